@@ -136,16 +136,16 @@ absl::Status EpisodeServers::Start(const Recipe& recipe, const sandbox::Command&
       const bool check = recipe.options.mcp[i].check_start;
       const absl::Status started = listens
                                        ? StartListening(recipe, server, check, like, sandbox, cancel, GreetMcpServer)
-                                       : AskOther(recipe, server, check, like, sandbox, cancel);
+                                       : CheckNonStdio(recipe, server, check, like, sandbox, cancel);
       if (!started.ok()) return failed(started, "MCP server", server);
     }
   }
   return absl::OkStatus();
 }
 
-absl::Status EpisodeServers::AskOther(const Recipe& recipe, const StartedMcpServer& server, bool check,
-                                      const sandbox::Command& like, sandbox::Sandbox& sandbox,
-                                      const sandbox::Cancellation* cancel) const {
+absl::Status EpisodeServers::CheckNonStdio(const Recipe& recipe, const StartedMcpServer& server, bool check,
+                                           const sandbox::Command& like, sandbox::Sandbox& sandbox,
+                                           const sandbox::Cancellation* cancel) const {
   if (!check) return absl::OkStatus();
   if (server.argv.empty()) return AwaitAnswer(server, nullptr, sandbox, cancel, GreetMcpServer);
   sandbox::Command command = CommandOf(server, like);

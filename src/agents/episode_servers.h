@@ -42,8 +42,9 @@ class EpisodeServers {
 
  private:
   // Checks a remote server or a server over stdin.
-  absl::Status AskOther(const Recipe& recipe, const StartedMcpServer& server, bool check, const sandbox::Command& like,
-                        sandbox::Sandbox& sandbox, const sandbox::Cancellation* cancel) const;
+  absl::Status CheckNonStdio(const Recipe& recipe, const StartedMcpServer& server, bool check,
+                             const sandbox::Command& like, sandbox::Sandbox& sandbox,
+                             const sandbox::Cancellation* cancel) const;
   absl::Status StartListening(const Recipe& recipe, const StartedMcpServer& server, bool check,
                               const sandbox::Command& like, sandbox::Sandbox& sandbox,
                               const sandbox::Cancellation* cancel, Greeting greet);

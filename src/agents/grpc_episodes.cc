@@ -69,7 +69,7 @@ class GrpcEpisodes final : public Episodes {
     if (gateways_.size() == 1 || response.episode_id().empty()) return response;
     Remember(response.episode_id(), gateway);
     base::MutexLock lock(mu_);
-    if (!response.ends()) asked_by_[KeyOf(response.snapshot_id(), response.transfer_id())] = gateway;
+    if (!response.ends()) senders_[KeyOf(response.snapshot_id(), response.transfer_id())] = gateway;
     return response;
   }
 
@@ -111,39 +111,39 @@ class GrpcEpisodes final : public Episodes {
     return failed;
   }
 
-  // Reports to the gateway that sent the ask because the others do not know it. If the ask is no longer known here, for
+  // Reports to the gateway that sent the request because the others do not know it. If the request is no longer known here, for
   // example because its answer is sent twice, reports to each gateway until one accepts it. `last` is true if this is
-  // the last report for the ask.
+  // the last report for the request.
   template <typename Request, typename Response>
-  absl::Status Report(const std::string& ask, bool last, const Request& request,
+  absl::Status Report(const std::string& key, bool last, const Request& request,
                       grpc::Status (v1::Gateway::Stub::*method)(grpc::ClientContext*, const Request&, Response*)) {
-    const std::optional<size_t> asker = AskerOf(ask);
+    const std::optional<size_t> sender = SenderOf(key);
     absl::Status reported;
     for (size_t i = 0; i < gateways_.size(); ++i) {
-      if (asker.has_value() && i != *asker) continue;
+      if (sender.has_value() && i != *sender) continue;
       grpc::ClientContext context;
       SetDeadline(context);
       Response response;
       const absl::Status status = v1::FromGrpc((gateways_[i].Now().get()->*method)(&context, request, &response));
-      if (absl::IsNotFound(status) || (status.ok() && last)) ForgetAsk(ask);
+      if (absl::IsNotFound(status) || (status.ok() && last)) ForgetRequest(key);
       if (status.ok()) return status;
       if (reported.ok() || !absl::IsNotFound(status)) reported = status;
     }
     return reported;
   }
 
-  // Returns an ask's key, which is its transfer id if there is one, or else its snapshot id.
+  // Returns a snapshot request's key, which is its transfer id if there is one, or else its snapshot id.
   static std::string KeyOf(const std::string& snapshot_id, const std::string& transfer_id) {
     return transfer_id.empty() ? absl::StrCat("snapshot ", snapshot_id) : absl::StrCat("transfer ", transfer_id);
   }
-  std::optional<size_t> AskerOf(const std::string& ask) {
+  std::optional<size_t> SenderOf(const std::string& key) {
     base::MutexLock lock(mu_);
-    const auto found = asked_by_.find(ask);
-    return found == asked_by_.end() ? std::nullopt : std::optional(found->second);
+    const auto found = senders_.find(key);
+    return found == senders_.end() ? std::nullopt : std::optional(found->second);
   }
-  void ForgetAsk(const std::string& ask) {
+  void ForgetRequest(const std::string& key) {
     base::MutexLock lock(mu_);
-    asked_by_.erase(ask);
+    senders_.erase(key);
   }
 
   size_t GatewayOf(const std::string& episode_id) {
@@ -166,7 +166,7 @@ class GrpcEpisodes final : public Episodes {
   std::atomic<size_t> next_listened_{0};  // index of the next gateway to poll for snapshots
   base::Mutex mu_;
   std::map<std::string, size_t> opened_at_ ABSL_GUARDED_BY(mu_);  // with several gateways: by id of an open episode
-  std::map<std::string, size_t> asked_by_ ABSL_GUARDED_BY(mu_);   // with several gateways: by unanswered ask
+  std::map<std::string, size_t> senders_ ABSL_GUARDED_BY(mu_);    // with several gateways: by unanswered request
   // Identifies this process.
   const std::string incarnation_ = absl::StrCat(getpid(), "-", base::Clock::Real().UnixNanos());
 };

@@ -10,10 +10,10 @@ constexpr size_t kPartBytes = 256 << 10;
 
 }  // namespace
 
-absl::Status SendFiles(const sandbox::Snapshot* files, const v1::NextSnapshotResponse& ask,
+absl::Status SendFiles(const sandbox::Snapshot* files, const v1::NextSnapshotResponse& request,
                        const std::function<absl::Status(const v1::SnapshotFilesPart&)>& send) {
   v1::SnapshotFilesPart part;
-  part.set_transfer_id(ask.transfer_id());
+  part.set_transfer_id(request.transfer_id());
   absl::Status sent;
   const auto flush = [&] {
     sent = send(part);
@@ -22,7 +22,7 @@ absl::Status SendFiles(const sandbox::Snapshot* files, const v1::NextSnapshotRes
     return sent;
   };
   absl::Status written =
-      absl::NotFoundError(absl::StrCat("this runner does not hold the snapshot ", ask.snapshot_id()));
+      absl::NotFoundError(absl::StrCat("this runner does not hold the snapshot ", request.snapshot_id()));
   if (files != nullptr) {
     written = files->WriteTar([&](std::string_view bytes) {
       part.mutable_data()->append(bytes);

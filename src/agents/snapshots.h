@@ -47,13 +47,13 @@ class Snapshots {
   };
 
   void TakeAll();
-  void TakeSnapshot(const v1::NextSnapshotResponse& ask);
+  void TakeSnapshot(const v1::NextSnapshotResponse& request);
   // Returns the error to report to the gateway.
-  absl::Status HoldOne(const v1::NextSnapshotResponse& ask);
+  absl::Status HoldOne(const v1::NextSnapshotResponse& request);
   // Runs SendFilesOf on another thread, or immediately reports to the reader that no thread is free.
-  void PostFilesOf(const v1::NextSnapshotResponse& ask);
+  void PostFilesOf(const v1::NextSnapshotResponse& request);
   // Sends a held snapshot's files to a reader.
-  void SendFilesOf(const v1::NextSnapshotResponse& ask);
+  void SendFilesOf(const v1::NextSnapshotResponse& request);
 
   const RunnerOptions& options_;
   Episodes& episodes_;

@@ -263,7 +263,7 @@ void Schema::Renamed(const std::string& before, const std::string& now) {
 }
 
 std::string Schema::Nearest(const std::string& asked, bool or_section) const {
-  const std::string key = asked.substr(0, kMostShown);  // because the cost grows with its size
+  const std::string key = asked.substr(0, kMaxShown);  // because the cost grows with its size
   if (const auto found = renamed_.find(key); found != renamed_.end() && !found->second.empty()) return found->second;
   // A key in the wrong section is a more likely mistake than a misspelled one. The last words are therefore also
   // compared if most of their letters match.

@@ -14,13 +14,13 @@
 namespace ingot::base {
 namespace {
 
-constexpr size_t kMostOfAMessage = 10'000;  // bytes; a message may have several lines
+constexpr size_t kMaxOfAMessage = 10'000;  // bytes; a message may have several lines
 
 // A line's text, of which any part may come from outside.
 class PrintableText final : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg& line, const std::tm&, spdlog::memory_buf_t& out) override {
-    const std::string text = PrintableLines(CutMessage({line.payload.data(), line.payload.size()}, kMostOfAMessage));
+    const std::string text = PrintableLines(CutMessage({line.payload.data(), line.payload.size()}, kMaxOfAMessage));
     out.append(text.data(), text.data() + text.size());
   }
   std::unique_ptr<custom_flag_formatter> clone() const override { return std::make_unique<PrintableText>(); }

@@ -8,7 +8,7 @@
 
 namespace ingot::base {
 
-inline constexpr size_t kLeastContentBytes = 8, kMostContentBytes = 64;  // limits for Placeholders.content
+inline constexpr size_t kMinContentBytes = 8, kMaxContentBytes = 64;  // limits for Placeholders.content
 
 // Describes the first invalid placeholder among `ids` ids, or returns "" if all are valid. `runs` is a repeated
 // v1::Placeholders field.
@@ -24,9 +24,9 @@ std::string PlaceholdersFault(const Runs& runs, int64_t ids) {
     }
     if (first + count > ids) return absl::StrCat(name, " covers ids ", first, " to ", first + count - 1, " of ", ids);
     const size_t bytes = runs[i].content().size();
-    if (bytes < kLeastContentBytes || bytes > kMostContentBytes) {
-      return absl::StrCat(name, " has a content hash of ", bytes, " bytes: ", kLeastContentBytes, " to ",
-                          kMostContentBytes);
+    if (bytes < kMinContentBytes || bytes > kMaxContentBytes) {
+      return absl::StrCat(name, " has a content hash of ", bytes, " bytes: ", kMinContentBytes, " to ",
+                          kMaxContentBytes);
     }
     end = first + count;
   }

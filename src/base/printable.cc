@@ -83,9 +83,9 @@ std::string Printable(std::string_view text, const PrintableOptions& options) {
 }
 
 std::string Shown(std::string_view text) {
-  std::string shown = Printable(text.substr(0, kMostShown + 1));  // escapes are never shorter
-  if (shown.size() <= kMostShown) return shown;
-  return absl::StrCat(Printable(text, {.max_bytes = kMostShown}), ".. (", text.size(), " bytes)");
+  std::string shown = Printable(text.substr(0, kMaxShown + 1));  // escapes are never shorter
+  if (shown.size() <= kMaxShown) return shown;
+  return absl::StrCat(Printable(text, {.max_bytes = kMaxShown}), ".. (", text.size(), " bytes)");
 }
 
 std::string CutMessage(std::string_view message, size_t most) {

@@ -23,15 +23,15 @@ struct PrintableOptions {
 
 std::string Printable(std::string_view text, const PrintableOptions& options = {});
 
-// Returns untrusted text for an error message: Printable, and at most kMostShown bytes of it. Longer text ends with its
+// Returns untrusted text for an error message: Printable, and at most kMaxShown bytes of it. Longer text ends with its
 // size: "aaaa.. (70000 bytes)".
-inline constexpr size_t kMostShown = 200;
+inline constexpr size_t kMaxShown = 200;
 std::string Shown(std::string_view text);
 
 // Cuts a message that may quote untrusted text to `most` bytes (at least 100). Keeps the beginning and the end, because
 // the end usually says what to do. Use it in code that passes on messages from many places. Does not escape anything.
-inline constexpr size_t kMostMessage = 1000;
-std::string CutMessage(std::string_view message, size_t most = kMostMessage);
+inline constexpr size_t kMaxMessage = 1000;
+std::string CutMessage(std::string_view message, size_t most = kMaxMessage);
 
 // Whether Printable leaves `text` as it is.
 bool IsPrintable(std::string_view text);

@@ -114,9 +114,9 @@ bool ResetPeakMemory() {
 
 void ReturnFreedMemory() {
   if (mallctl != nullptr) return;  // jemalloc returns pages on its own
-  constexpr int kLeast = 1 << 20;
-  mallopt(M_MMAP_THRESHOLD, kLeast);
-  mallopt(M_TRIM_THRESHOLD, 4 * kLeast);
+  constexpr int kMin = 1 << 20;
+  mallopt(M_MMAP_THRESHOLD, kMin);
+  mallopt(M_TRIM_THRESHOLD, 4 * kMin);
 }
 
 }  // namespace ingot::base

@@ -27,9 +27,9 @@ std::vector<std::string> Waits::Longer(std::chrono::nanoseconds than, WaitKind k
 }
 
 std::string WaitCause(std::string_view what, const absl::Status& error) {
-  constexpr size_t kMostBytes = 300;
+  constexpr size_t kMaxBytes = 300;
   const std::string_view message(error.message().data(), error.message().size());
-  return absl::StrCat(View(what), " (", Printable(message, {.max_bytes = kMostBytes}), ")");
+  return absl::StrCat(View(what), " (", Printable(message, {.max_bytes = kMaxBytes}), ")");
 }
 
 Wait::Wait(std::string cause, WaitKind kind, Waits& waits) : waits_(waits) {

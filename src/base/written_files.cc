@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kMostRecordBytes = int64_t{64} << 20;
+constexpr int64_t kMaxRecordBytes = int64_t{64} << 20;
 
 absl::Status Failed(const std::string& what, const std::string& path) {
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot ", what, " ", path));
@@ -147,7 +147,7 @@ absl::StatusOr<WrittenFiles> WrittenFiles::Of(const std::string& folder) {
     const std::string path = absl::StrCat(folder, "/", name);
     std::error_code none;
     if (!fs::exists(path, none)) continue;
-    const absl::StatusOr<std::string> text = ReadFile(path, kMostRecordBytes);
+    const absl::StatusOr<std::string> text = ReadFile(path, kMaxRecordBytes);
     if (!text.ok()) return DamagedRecord(path, std::string(text.status().message()));
     INGOT_ASSIGN_OR_RETURN(WrittenFiles written, ParseRecord(folder, name, *text));
     if (!written.record_.empty()) return written;

@@ -16,7 +16,7 @@ namespace ingot::datapool {
 inline constexpr char kMissingSegments[] = "ingot.missing_segments";
 
 // Returns the last sentence of error messages about a lost pool. `folder` is the pool's directory.
-inline std::string WayOn(const std::string& folder = "RUN/pool") {
+inline std::string PoolRecoveryHint(const std::string& folder = "RUN/pool") {
   return absl::StrCat(". To continue from the run's last checkpoint with an empty pool: mv ", folder, " ", folder,
                       ".damaged, then start the run again with --resume");
 }

@@ -39,9 +39,9 @@ struct BrokenToml {};
 namespace ingot::dataset {
 namespace {
 
-constexpr size_t kMostUnknown = 50;        // keys that are noted individually
+constexpr size_t kMaxUnknown = 50;         // keys that are noted individually
 constexpr int kDeepestKey = 16;            // maximum dots in a key
-constexpr double kMost = 1e9;              // reward/harbor_task.h rejects larger values
+constexpr double kMax = 1e9;               // reward/harbor_task.h rejects larger values
 constexpr size_t kShownBytes = 60;         // maximum bytes of a value in an error message
 constexpr double kLongestBuildSec = 1800;  // the limit in sandbox/image/image.cc
 
@@ -77,7 +77,7 @@ void NoteUnknown(const std::string& section, const toml::table& table, std::vect
     const bool has_keys = std::ranges::any_of(Keys(), is_inside);
     if (is_known && has_keys && node.is_table()) NoteUnknown(key, *node.as_table(), notes);
     if (is_known) continue;
-    if (notes.size() >= kMostUnknown) return;
+    if (notes.size() >= kMaxUnknown) return;
     const std::string nearest = base::NearestKey(key, Keys());
     notes.push_back(absl::StrCat(key, ": not read, as Harbor has no such ", node.is_table() ? "section" : "key",
                                  nearest.empty() ? "" : absl::StrCat("; the nearest is '", nearest, "'")));
@@ -170,7 +170,7 @@ class Section {
     double number = node->is_number() ? node->value_or(-1.0) : -1;
     // Harbor accepts "4" as 4.
     if (node->is_string() && !absl::SimpleAtod(node->value_or(std::string()), &number)) number = -1;
-    if ((is_above ? number > 0 : number >= 0) && number <= kMost) return number;
+    if ((is_above ? number > 0 : number >= 0) && number <= kMax) return number;
     Fault(key, *node, absl::StrCat(wanted, is_above ? " above 0 and at most 1e9" : " from 0 to 1e9"));
     return std::nullopt;
   }
@@ -263,7 +263,7 @@ void AddLimits(const Sections& task, base::json::object& payload) {
     const toml::node* const legacy = task.environment.Get(kind);
     if (legacy == nullptr) continue;
     const double megabytes = LegacyMegabytes(legacy->value_or(std::string()));
-    if (!(megabytes >= 0 && megabytes <= kMost))
+    if (!(megabytes >= 0 && megabytes <= kMax))
       task.environment.Fault(kind, *legacy, absl::StrCat("\"2G\" or \"512M\", or better ", name, " with a number"));
     payload.emplace(name, megabytes);
   }

@@ -15,10 +15,10 @@ namespace {
 using base::json::object;
 using base::json::value;
 
-constexpr size_t kMostShown = 60;  // maximum bytes of a client's value to show in an error
+constexpr size_t kMaxShown = 60;  // maximum bytes of a client's value to show in an error
 
 std::string Cut(std::string_view text) {
-  return absl::StrCat(base::View(text.substr(0, kMostShown)), text.size() > kMostShown ? ".." : "");
+  return absl::StrCat(base::View(text.substr(0, kMaxShown)), text.size() > kMaxShown ? ".." : "");
 }
 
 std::string Describe(const value& json) {
@@ -52,8 +52,8 @@ absl::Status CheckNames(const object& json, const std::string& prefix, const std
 }  // namespace
 
 absl::StatusOr<value> ParseBody(std::string_view body) {
-  if (body.size() / 2 > kMostValues && base::CountJsonValues(body) > kMostValues)
-    return absl::InvalidArgumentError(absl::StrCat("the body has over ", kMostValues, " JSON values"));
+  if (body.size() / 2 > kMaxValues && base::CountJsonValues(body) > kMaxValues)
+    return absl::InvalidArgumentError(absl::StrCat("the body has over ", kMaxValues, " JSON values"));
   return base::ParseJson(body);
 }
 
@@ -94,9 +94,9 @@ absl::StatusOr<std::map<std::string, std::string>> MapField(const value& request
   const value* const found = base::Find(request, name);
   if (found == nullptr || found->is_null()) return map;
   if (!found->is_object()) return WrongType(name, *found, "an object of strings");
-  if (found->get_object().size() > kMostNames) {
-    return absl::InvalidArgumentError(absl::StrCat("'", base::View(name), "' has ", found->get_object().size(),
-                                                   " entries: ", kMostNames, " at most"));
+  if (found->get_object().size() > kMaxNames) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", base::View(name), "' has ", found->get_object().size(), " entries: ", kMaxNames, " at most"));
   }
   for (const auto& [key, text] : found->get_object()) {
     INGOT_ASSIGN_OR_RETURN(map[std::string(key)],

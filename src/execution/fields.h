@@ -12,13 +12,13 @@
 
 namespace ingot::execution {
 
-// Parses a body. Allows at most kMostValues values, because even a small value uses memory.
+// Parses a body. Allows at most kMaxValues values, because even a small value uses memory.
 absl::StatusOr<base::json::value> ParseBody(std::string_view body);
 // Parses an object; an empty body is an empty object.
 absl::StatusOr<base::json::value> ParseObject(const std::string& body);
 
-inline constexpr size_t kMostValues = 1'000'000;
-inline constexpr size_t kMostNames = 4096;  // limit for objects of strings, such as files and variables
+inline constexpr size_t kMaxValues = 1'000'000;
+inline constexpr size_t kMaxNames = 4096;  // limit for objects of strings, such as files and variables
 
 // The keys allowed in one kind of request and in its "limits" object.
 struct Keys {
@@ -31,7 +31,7 @@ absl::Status CheckKeys(const base::json::value& request, const Keys& keys);
 // Returns the error "'NAME' is VALUE: it must be WANTED".
 absl::Status WrongType(std::string_view name, const base::json::value& found, std::string_view wanted);
 
-// These functions treat null as a missing field. An object of strings may have at most kMostNames entries.
+// These functions treat null as a missing field. An object of strings may have at most kMaxNames entries.
 absl::StatusOr<std::string> TextOf(const base::json::value& json, std::string_view name);
 absl::StatusOr<std::string> TextField(const base::json::value& request, std::string_view name, std::string otherwise);
 absl::StatusOr<std::map<std::string, std::string>> MapField(const base::json::value& request, std::string_view name);

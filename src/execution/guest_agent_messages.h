@@ -45,10 +45,10 @@ struct FrameHeader {
   uint32_t number = 0;
 };
 
-inline constexpr uint32_t kMostPayload = (1 << 20) + (64 << 10);
+inline constexpr uint32_t kMaxPayload = (1 << 20) + (64 << 10);
 inline constexpr uint32_t kWindowBytes = 256 << 10;
 inline constexpr uint32_t kFrameCost = 64;
-inline constexpr uint32_t kMostUntaken = 1 << 20;  // maximum bytes of input not yet accepted by a process
+inline constexpr uint32_t kMaxUntaken = 1 << 20;  // maximum bytes of input not yet accepted by a process
 
 enum StartFlags : uint32_t {
   kHasInput = 1 << 0,  // stdin is a pipe; otherwise it is empty
@@ -84,7 +84,7 @@ struct FileFacts {
 };
 
 inline constexpr uint32_t kFileChunk = 256 << 10;  // maximum bytes per kRead
-inline constexpr uint32_t kMostEntries = 10'000;   // maximum entries per kList; more fail with E2BIG
+inline constexpr uint32_t kMaxEntries = 10'000;    // maximum entries per kList; more fail with E2BIG
 
 enum FileField : uint32_t { kType, kMode, kSize, kSeconds, kNanos, kOwner, kGroup, kPath, kTarget, kFileFields };
 

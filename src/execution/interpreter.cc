@@ -12,7 +12,7 @@ namespace {
 using base::json::object;
 using base::json::value;
 
-constexpr size_t kMostWaiting = 64;
+constexpr size_t kMaxWaiting = 64;
 // Maximum time from sending a cell to the process until the cell begins, even on a busy machine.
 constexpr std::chrono::nanoseconds kBeginTimeout = std::chrono::seconds(10);
 constexpr size_t kLongestNote = 16 << 20;
@@ -55,8 +55,8 @@ absl::StatusOr<std::shared_ptr<Cell>> Interpreter::Run(CellRequest request, std:
   const std::shared_ptr<Cell> cell(new Cell(std::move(request), std::move(news)));
   {
     base::MutexLock lock(mu_);
-    if (waiting_.size() >= kMostWaiting)
-      return absl::ResourceExhaustedError(absl::StrCat(kMostWaiting, " cells already wait: try again later"));
+    if (waiting_.size() >= kMaxWaiting)
+      return absl::ResourceExhaustedError(absl::StrCat(kMaxWaiting, " cells already wait: try again later"));
     waiting_.push_back(cell);
     if (running_ == nullptr) Next();
     if (process_ != nullptr || std::exchange(starts_, true)) return cell;

@@ -13,12 +13,12 @@ namespace {
 using base::json::object;
 using base::json::value;
 
-constexpr size_t kMostCases = 1000;
+constexpr size_t kMaxCases = 1000;
 constexpr double kLongestSeconds = 3600;
 // A sandbox with less memory, fewer processes, or less CPU time may fail to start.
 constexpr Range kMemory{.least = 16 << 20, .most = 1e15, .is_whole = true};
-constexpr double kLeastProcesses = 8;
-constexpr double kLeastCpus = 0.01;
+constexpr double kMinProcesses = 8;
+constexpr double kMinCpus = 0.01;
 
 double Seconds(std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); }
 
@@ -46,9 +46,9 @@ absl::StatusOr<sandbox::GroupLimits> TotalsOf(const value& request, const sandbo
   const double most_processes = most.processes > 0 ? static_cast<double>(most.processes) : 1e6;
   INGOT_ASSIGN_OR_RETURN(
       const double processes,
-      LimitField(request, "processes", 0, {.least = kLeastProcesses, .most = most_processes, .is_whole = true}));
+      LimitField(request, "processes", 0, {.least = kMinProcesses, .most = most_processes, .is_whole = true}));
   const double most_cpus = most.cpus > 0 ? most.cpus : 1e6;
-  INGOT_ASSIGN_OR_RETURN(totals.cpus, LimitField(request, "cpus", 0, {.least = kLeastCpus, .most = most_cpus}));
+  INGOT_ASSIGN_OR_RETURN(totals.cpus, LimitField(request, "cpus", 0, {.least = kMinCpus, .most = most_cpus}));
   totals.memory_bytes = static_cast<int64_t>(memory);
   totals.processes = static_cast<int64_t>(processes);
   return totals;
@@ -91,8 +91,8 @@ absl::StatusOr<std::vector<std::string>> CasesOf(const value& request) {
   if (given == nullptr || given->is_null()) return std::vector<std::string>{""};
   if (!given->is_array()) return WrongType("cases", *given, R"(a list of {"stdin": TEXT} or of texts)");
   const size_t count = given->get_array().size();
-  if (count == 0 || count > kMostCases)
-    return absl::InvalidArgumentError(absl::StrCat("'cases' has ", count, " cases: 1 to ", kMostCases, " are wanted"));
+  if (count == 0 || count > kMaxCases)
+    return absl::InvalidArgumentError(absl::StrCat("'cases' has ", count, " cases: 1 to ", kMaxCases, " are wanted"));
   std::vector<std::string> cases;
   for (const value& each : given->get_array()) {
     const std::string name = absl::StrCat("cases[", cases.size(), "]");

@@ -21,7 +21,7 @@ constexpr std::string_view kPrefix = "/ingot/v1/";
 constexpr int64_t kLargestBody = 64 << 20;
 constexpr int64_t kSmallBody = 1 << 20;  // body limit for requests that a quick thread handles
 constexpr int kQuickThreads = 4;
-constexpr size_t kMostQuick = 1024;
+constexpr size_t kMaxQuick = 1024;
 constexpr int kBodyThreads = 2;
 constexpr int kOpeningThreads = 16;  // maximum sessions opening at a time
 constexpr int kPullingThreads = 16;  // maximum requests waiting for their image at a time
@@ -46,10 +46,10 @@ Service::Service(std::unique_ptr<sandbox::Substrate> substrate, ServiceOptions o
       e2b_files_(store_),
       e2b_code_(store_),
       slots_({.name = "execution", .threads = options_.slots, .max_queued = static_cast<size_t>(options_.slots)}),
-      opens_({.name = "opening", .threads = kOpeningThreads, .max_queued = kMostQuick}),
-      pulls_({.name = "pulling", .threads = kPullingThreads, .max_queued = kMostQuick}),
-      bodies_({.name = "bodies", .threads = kBodyThreads, .max_queued = kMostQuick}),
-      quick_({.name = "sessions", .threads = kQuickThreads, .max_queued = kMostQuick}) {}
+      opens_({.name = "opening", .threads = kOpeningThreads, .max_queued = kMaxQuick}),
+      pulls_({.name = "pulling", .threads = kPullingThreads, .max_queued = kMaxQuick}),
+      bodies_({.name = "bodies", .threads = kBodyThreads, .max_queued = kMaxQuick}),
+      quick_({.name = "sessions", .threads = kQuickThreads, .max_queued = kMaxQuick}) {}
 
 Service::~Service() {
   // Ends the programs and image tools that requests wait for, which ends the requests.

@@ -126,9 +126,9 @@ absl::Status Session::Send(Process& process, std::string_view bytes) {
     return absl::FailedPreconditionError("the process was started without stdin: start it with stdin to send some");
   base::MutexLock lock(mu_);
   if (!processes_.contains(process.id())) return absl::NotFoundError("the process has ended");
-  if (process.untaken_ + static_cast<int64_t>(bytes.size()) > kMostUntaken) {
+  if (process.untaken_ + static_cast<int64_t>(bytes.size()) > kMaxUntaken) {
     return absl::ResourceExhaustedError(absl::StrCat("the process has not read ", process.untaken_,
-                                                     " bytes of its stdin: at most ", kMostUntaken, " may wait"));
+                                                     " bytes of its stdin: at most ", kMaxUntaken, " may wait"));
   }
   INGOT_RETURN_IF_ERROR(outbox_->Add(FrameKind::kInput, process.id(), 0, bytes));
   process.untaken_ += static_cast<int64_t>(bytes.size());  // under the lock, so before an answer subtracts them

@@ -122,7 +122,7 @@ class Session : public std::enable_shared_from_this<Session> {
   int FireDeadlines();
   // Handle the expired deadlines of processes or file requests. Return the next deadline.
   SteadyClock::time_point FireProcesses(SteadyClock::time_point now);
-  SteadyClock::time_point FireOrders(SteadyClock::time_point now);
+  SteadyClock::time_point FireFileRequests(SteadyClock::time_point now);
   void FinishAll(const std::string& why);
 
   std::shared_ptr<Process> Find(uint32_t id) const;

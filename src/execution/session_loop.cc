@@ -24,7 +24,7 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-constexpr int64_t kMostBeyondWindow = 4 << 20;   // three pipes, each with the largest size that a program may set
+constexpr int64_t kMaxBeyondWindow = 4 << 20;    // three pipes, each with the largest size that a program may set
 constexpr std::chrono::seconds kSignalGrace(2);  // from a deadline's signal to SIGKILL
 
 // Returns the guest agent's program as a sealed in-memory file, which is created once, or -1 if the machine does not
@@ -65,7 +65,7 @@ absl::Status FileStatus(uint32_t error, const std::string& path) {
     case EFBIG:
       return absl::ResourceExhaustedError(text);
     case E2BIG:
-      return absl::ResourceExhaustedError(absl::StrCat(path, ": more than ", kMostEntries, " entries"));
+      return absl::ResourceExhaustedError(absl::StrCat(path, ": more than ", kMaxEntries, " entries"));
     default:
       return absl::InvalidArgumentError(text);
   }
@@ -164,7 +164,7 @@ bool Session::Read() {
   FrameHeader header;
   while (!is_broken_ && incoming_.size() - used >= sizeof(header)) {
     std::memcpy(&header, incoming_.data() + used, sizeof(header));
-    is_broken_ = header.size > kMostPayload;
+    is_broken_ = header.size > kMaxPayload;
     if (is_broken_ || incoming_.size() - used - sizeof(header) < header.size) break;
     is_broken_ = !HandleFrame(header, std::string_view(incoming_).substr(used + sizeof(header), header.size));
     used += sizeof(header) + header.size;
@@ -229,7 +229,7 @@ bool Session::TakeOutput(const FrameHeader& header, std::string_view payload) {
                         : header.kind == FrameKind::kErrors ? Stream::kErr
                                                             : Stream::kNotes;
   const auto cost = static_cast<uint32_t>(payload.size()) + kFrameCost;
-  if ((*process->held_ += cost) > kWindowBytes + kMostBeyondWindow) return false;
+  if ((*process->held_ += cost) > kWindowBytes + kMaxBeyondWindow) return false;
   const auto let_go = [outbox = outbox_, held = process->held_, id = header.id, cost] {
     *held -= cost;
     outbox->Add(FrameKind::kCredit, id, cost, "").IgnoreError();
@@ -272,7 +272,7 @@ bool Session::TakeEnd(const FrameHeader& header, std::string_view payload) {
 
 int Session::FireDeadlines() {
   const SteadyClock::time_point now = SteadyClock::now();
-  const SteadyClock::time_point next = std::min(FireProcesses(now), FireOrders(now));
+  const SteadyClock::time_point next = std::min(FireProcesses(now), FireFileRequests(now));
   if (next == SteadyClock::time_point::max()) return -1;
   return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(next - now).count());
 }
@@ -303,7 +303,7 @@ Session::SteadyClock::time_point Session::FireProcesses(SteadyClock::time_point 
   return next;
 }
 
-Session::SteadyClock::time_point Session::FireOrders(SteadyClock::time_point now) {
+Session::SteadyClock::time_point Session::FireFileRequests(SteadyClock::time_point now) {
   std::vector<std::function<void(FileAnswer)>> late;
   SteadyClock::time_point next = SteadyClock::time_point::max();
   {

@@ -9,7 +9,7 @@
 namespace ingot::execution {
 namespace {
 
-constexpr size_t kMostInterpreters = 16;
+constexpr size_t kMaxInterpreters = 16;
 
 // E2B clients expect their files here. A sandbox without its own root folder cannot have this folder.
 constexpr char kHome[] = "/home/user";
@@ -34,7 +34,7 @@ std::shared_ptr<Interpreter> HeldSession::FindInterpreter(const std::string& nam
 
 std::string HeldSession::AddInterpreter(const std::string& folder) {
   base::MutexLock lock(mu_);
-  if (interpreters_.size() >= kMostInterpreters) return "";
+  if (interpreters_.size() >= kMaxInterpreters) return "";
   const std::string name = base::RandomHex(16);
   interpreters_[name] = std::make_shared<Interpreter>(*session, folder);
   return name;

@@ -62,7 +62,7 @@ void Answers::Prepare(const Caller& caller, const std::shared_ptr<Answer>& answe
       if (core_.workers.TryPost([this, caller, answer] { Prepare(caller, answer); }).ok()) return;
       answer->Reject(ApiError(503, "overloaded", "", "too many requests wait for a worker: try again later"));
     };
-    if (!(*episode)->Pass(resume)) return snapshots_.AskForFork(**episode);
+    if (!(*episode)->Pass(resume)) return snapshots_.RequestForkEnd(**episode);
     if (!answer->Enter(*episode)) Leave(**episode);  // the answer was aborted in the meantime
   }
   answer->Prepare();
@@ -70,7 +70,7 @@ void Answers::Prepare(const Caller& caller, const std::shared_ptr<Answer>& answe
 
 void Answers::Leave(Episode& episode) {
   episode.Leave();
-  snapshots_.AskForFork(episode);
+  snapshots_.RequestForkEnd(episode);
 }
 
 void Answers::NoteAnswer(const Caller& caller, const absl::Status& status) {

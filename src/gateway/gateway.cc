@@ -9,7 +9,7 @@
 namespace ingot::gateway {
 namespace {
 
-constexpr int kMostUncalled = 100;  // limit of GatewayStatusResponse.uncalled
+constexpr int kMaxUncalled = 100;  // limit of GatewayStatusResponse.uncalled
 
 void AddUncalled(const std::vector<OpenEpisodes::Uncalled>& uncalled, std::chrono::nanoseconds now,
                  v1::GatewayStatusResponse& status) {
@@ -19,7 +19,7 @@ void AddUncalled(const std::vector<OpenEpisodes::Uncalled>& uncalled, std::chron
   status.set_uncalled_episodes(static_cast<int64_t>(uncalled.size()));
   if (!uncalled.empty()) status.set_oldest_uncalled_ms(age_ms(uncalled.front()));
   for (const OpenEpisodes::Uncalled& one : uncalled) {
-    if (status.uncalled_size() == kMostUncalled) return;
+    if (status.uncalled_size() == kMaxUncalled) return;
     const v1::Episode& record = one.episode->record();
     v1::UncalledEpisode& listed = *status.add_uncalled();
     listed.set_episode_id(record.episode_id());
@@ -59,14 +59,14 @@ absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Create(GatewayOptions options,
 
 Gateway::Gateway(GatewayOptions options, GatewayParts parts)
     : core_(std::move(options), std::move(parts)),
-      desk_(*core_.parts.clock),
+      snapshot_requests_(*core_.parts.clock),
       open_(core_.options),
       placement_(core_, open_),
-      fencing_(core_, open_, desk_),
+      fencing_(core_, open_, snapshot_requests_),
       access_(core_, open_, placement_),
-      ends_(core_, open_, access_, fencing_, desk_),
+      ends_(core_, open_, access_, fencing_, snapshot_requests_),
       recovery_(core_, open_, placement_),
-      snapshots_(core_, desk_, access_, fencing_),
+      snapshots_(core_, snapshot_requests_, access_, fencing_),
       openings_(core_, open_, placement_, fencing_, ends_),
       answers_(core_, open_, access_, fencing_, openings_, snapshots_) {}
 

@@ -20,14 +20,14 @@
 //   EpisodeAccess       decides which episode a caller may use
 //   Placement, Fencing  which gateway serves an episode; whether this one still does
 //   OpenEpisodes        open episodes by id and key, places, remembered ended episodes
-//   SnapshotDesk, Core  requests to runners; objects that all share
+//   SnapshotRequests, Core  requests to runners; objects that all share
 //
 // Thread safe. OpenEpisode, RewardEpisode, and EndEpisode block on admission and on a durable write. EndEpisode also
 // waits for the calls that it aborts. StartAnswer and Tick do not block because their work runs on the gateway's
 // workers. Before destroying the gateway, destroy every server in front of it and release all Answers. The gateway's
 // parts must outlive it.
 //
-// Locks: Answers, Openings, Placement, OpenEpisodes, SnapshotDesk, and FileTransfers each have a lock for their own
+// Locks: Answers, Openings, Placement, OpenEpisodes, SnapshotRequests, and FileTransfers each have a lock for their own
 // state. No method holds a lock while it waits for the pool, another gateway, the scheduler, or a runner. Lock order:
 // OpenEpisodes::mu_ or Answer::mu_ first, then Episode::mu_ or ChatCall::mu_. Other locks are never nested.
 #pragma once
@@ -48,8 +48,8 @@
 #include "gateway/calls/answer.h"
 #include "gateway/core.h"
 #include "gateway/episodes/open_episodes.h"
-#include "gateway/episodes/snapshot_desk.h"
 #include "gateway/episodes/snapshot_files.h"
+#include "gateway/episodes/snapshot_requests.h"
 #include "gateway/lifecycle/episode_access.h"
 #include "gateway/lifecycle/episode_ends.h"
 #include "gateway/lifecycle/openings.h"
@@ -180,7 +180,7 @@ class Gateway {
 
   // Declared in dependency order. The destructor stops core_'s executors first.
   Core core_;
-  SnapshotDesk desk_;
+  SnapshotRequests snapshot_requests_;
   OpenEpisodes open_;
   Placement placement_;
   Fencing fencing_;

@@ -54,10 +54,10 @@ void DecodeQ8_0(const uint8_t* from, uint64_t blocks, float* to) {
 
 // Q4_0: scale f16 | 16 x two values. Q4_1 also has a minimum, f16, after the scale. Q5_0 and Q5_1 then have 32 high
 // bits.
-template <bool kLeast, bool kFifthBit>
+template <bool kMin, bool kFifthBit>
 void DecodeSmall(const uint8_t* from, uint64_t blocks, float* to) {
-  constexpr int kBits = kLeast ? 4 : 2, kLow = kBits + (kFifthBit ? 4 : 0), kBytes = kLow + 16;
-  constexpr int kMiddle = kLeast ? 0 : (kFifthBit ? 16 : 8);
+  constexpr int kBits = kMin ? 4 : 2, kLow = kBits + (kFifthBit ? 4 : 0), kBytes = kLow + 16;
+  constexpr int kMiddle = kMin ? 0 : (kFifthBit ? 16 : 8);
   for (uint64_t b = 0; b < blocks; ++b, from += kBytes, to += kSmall) {
     const float scale = HalfAt(from);
     const uint32_t fifth = kFifthBit ? Load<uint32_t>(from + kBits) : 0;
@@ -65,7 +65,7 @@ void DecodeSmall(const uint8_t* from, uint64_t blocks, float* to) {
       const int low = i < 16 ? from[kLow + i] & 0xf : from[kLow + i - 16] >> 4;
       const int value = (low | static_cast<int>((fifth >> i & 1) << 4)) - kMiddle;
       const float scaled = scale * static_cast<float>(value);
-      to[i] = kLeast ? scaled + HalfAt(from + 2) : scaled;
+      to[i] = kMin ? scaled + HalfAt(from + 2) : scaled;
     }
   }
 }

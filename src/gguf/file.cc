@@ -243,9 +243,9 @@ absl::StatusOr<File> File::Open(const std::string& path) {
   if (std::string_view(magic.data(), magic.size()) != "GGUF") return reader.Bad("is not the mark 'GGUF'");
   INGOT_ASSIGN_OR_RETURN(const auto version, reader.Number<uint32_t>());
   if (version != 2 && version != 3) return reader.Bad(absl::StrCat("has version ", version, "; supported: 2 and 3"));
-  constexpr uint64_t kLeastTensor = 8 + 1 + 4 + 8 + 4 + 8, kLeastField = 8 + 1 + 4 + 1;
-  INGOT_ASSIGN_OR_RETURN(const uint64_t tensors, reader.Count("tensors", kLeastTensor));
-  INGOT_ASSIGN_OR_RETURN(const uint64_t fields, reader.Count("fields", kLeastField));
+  constexpr uint64_t kMinTensor = 8 + 1 + 4 + 8 + 4 + 8, kMinField = 8 + 1 + 4 + 1;
+  INGOT_ASSIGN_OR_RETURN(const uint64_t tensors, reader.Count("tensors", kMinTensor));
+  INGOT_ASSIGN_OR_RETURN(const uint64_t fields, reader.Count("fields", kMinField));
   INGOT_RETURN_IF_ERROR(ReadFields(reader, fields, file.fields_));
   INGOT_ASSIGN_OR_RETURN(const uint64_t alignment, AlignmentIn(file.fields_, reader));
   INGOT_RETURN_IF_ERROR(ReadTensorTable(reader, tensors, alignment, file.tensors_));

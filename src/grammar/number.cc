@@ -12,7 +12,7 @@ namespace ingot::grammar {
 
 namespace {
 
-constexpr char kLeastInteger[] = "9223372036854775808", kMostInteger[] = "9223372036854775807";  // 64 bits
+constexpr char kMinInteger[] = "9223372036854775808", kMaxInteger[] = "9223372036854775807";  // 64 bits
 constexpr size_t kWholeDigits = 18, kIntegerDigits = 19, kFractionDigits = 17;
 
 // Half of a range: magnitudes from `low` to `high`, without sign.
@@ -239,8 +239,8 @@ bool NumberRange::Holds(const Decimal& value) const {
 }
 
 bool NumberRange::CanBeSpelled() const {
-  const Decimal most{false, integer ? kMostInteger : std::string(kWholeDigits, '9'), integer ? "" : "9"};
-  const Decimal least{true, integer ? kLeastInteger : most.whole, most.fraction};
+  const Decimal most{false, integer ? kMaxInteger : std::string(kWholeDigits, '9'), integer ? "" : "9"};
+  const Decimal least{true, integer ? kMinInteger : most.whole, most.fraction};
   return (!low.has_value() || Compare(*low, most) <= 0) && (!high.has_value() || Compare(*high, least) >= 0);
 }
 
@@ -303,7 +303,7 @@ absl::StatusOr<Dfa> NumberDfa(const NumberRange& range, Budget& budget) {
   }
   NumberRange r = range;
   if (r.integer) {
-    const Decimal least{true, kLeastInteger, ""}, most{false, kMostInteger, ""};
+    const Decimal least{true, kMinInteger, ""}, most{false, kMaxInteger, ""};
     if (!r.low.has_value() || Compare(*r.low, least) < 0) r.low = least, r.low_excluded = false;
     if (!r.high.has_value() || Compare(*r.high, most) > 0) r.high = most, r.high_excluded = false;
   }

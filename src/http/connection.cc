@@ -249,7 +249,7 @@ LoopTask<Connection::WaitResult> Connection::WaitForProgress(double seconds) {
 
 // ---- Serving ------------------------------------------------------------------------------------------------------
 
-LoopTask<void> Connection::TurnAway(Rejection why) {
+LoopTask<void> Connection::RejectAndClose(Rejection why) {
   waiting_ = true;  // nothing is in flight
   try {
     bool shaken = true;

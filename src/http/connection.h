@@ -51,10 +51,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Close is called.
   LoopTask<void> Run(std::shared_ptr<Place> place);
 
-  // One of these is called instead of Run. Both respond with `why` and close the connection. TurnAway first briefly
+  // One of these is called instead of Run. Both respond with `why` and close the connection. RejectAndClose first briefly
   // reads what the client is still sending. Otherwise, the client's system may drop the response. Drop does not wait.
   // It closes TLS connections without a response.
-  LoopTask<void> TurnAway(Rejection why);
+  LoopTask<void> RejectAndClose(Rejection why);
   void Drop(const Rejection& why);
 
   // Thread safe. Closes the connection after the request in flight, or immediately if there is none.

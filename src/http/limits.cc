@@ -10,7 +10,7 @@ namespace ingot::http {
 
 int32_t ConnectionsWithin(uint64_t files) {
   const uint64_t left = files > kOtherFiles ? files - kOtherFiles : 0;
-  return static_cast<int32_t>(std::clamp<uint64_t>(std::max(left, files / 2), 1, kMostConnections));
+  return static_cast<int32_t>(std::clamp<uint64_t>(std::max(left, files / 2), 1, kMaxConnections));
 }
 
 uint64_t HardFileLimit() {

@@ -11,10 +11,10 @@ namespace ingot::http {
 
 inline constexpr int64_t kOtherFiles = 512;  // open files other than connections: data pools, logs, listeners
 
-inline constexpr int32_t kMostConnections = 10240;  // maximum if no limit is configured
+inline constexpr int32_t kMaxConnections = 10240;  // maximum if no limit is configured
 
 // Returns the default number of connections for a server in a process that may open `files` files. This is all but
-// kOtherFiles of them, or half of them if that is more, but at most kMostConnections.
+// kOtherFiles of them, or half of them if that is more, but at most kMaxConnections.
 int32_t ConnectionsWithin(uint64_t files);
 
 // Returns the process's hard limit on open files; UINT64_MAX = none.

@@ -7,7 +7,7 @@ namespace ingot::http {
 namespace {
 
 constexpr int kShares = 16;                    // how many sandboxes it takes to fill all of a server's places
-constexpr int kLeastShare = 16;                // minimum for a sandbox on a server with few places
+constexpr int kMinShare = 16;                  // minimum for a sandbox on a server with few places
 constexpr int kRounds = 64;                    // eviction rounds needed to free all of a server's places
 constexpr std::chrono::seconds kHeadGrace(1);  // time until an incomplete or missing head is overdue
 
@@ -27,7 +27,7 @@ bool Place::Evict(Stage from) {
   return true;
 }
 
-int Places::share() const { return std::max(most_ / kShares, std::min(kLeastShare, most_)); }
+int Places::share() const { return std::max(most_ / kShares, std::min(kMinShare, most_)); }
 
 std::shared_ptr<Place> Places::Enter(const std::string& source, int most, std::function<void()> evict) {
   base::MutexLock lock(mu_);

@@ -214,7 +214,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     if (max_connections_ > 0) return RaiseFileLimit(max_connections_);
     const uint64_t files = HardFileLimit();
     max_connections_ = ConnectionsWithin(files);
-    if (max_connections_ < kMostConnections) {
+    if (max_connections_ < kMaxConnections) {
       INGOT_LOG(info, "http: at most {} connections at a time, since this process may open {} files (ulimit -Hn)",
                 max_connections_, files);
     }
@@ -301,7 +301,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     }
     Rejection why{503, "too_many_connections", "the server already has max_connections open connections"};
     if (self->BeginRejection(connection)) {
-      co_await connection->TurnAway(std::move(why));
+      co_await connection->RejectAndClose(std::move(why));
       self->EndRejection(connection);
     } else {
       connection->Drop(why);

@@ -11,7 +11,7 @@ namespace ingot::http {
 namespace {
 
 constexpr char kAny[] = "*";
-constexpr size_t kMostShown = 100;
+constexpr size_t kMaxShown = 100;
 
 // Returns hosts as people write them, with or without a scheme and a port.
 std::vector<std::string> HostsOf(const std::vector<std::string>& names) {
@@ -75,7 +75,7 @@ std::optional<Rejection> SiteCheck::Check(const RequestHead& head) const {
   const std::string authority = absl::AsciiStrToLower(base::View(head.Find("host")));
   if (checks_hosts_ && !authority.empty() && !IsOwn(HostOf(authority))) {
     return Rejection{403, "unknown_host",
-                     absl::StrCat("the request's Host is '", base::Printable(authority, {.max_bytes = kMostShown}),
+                     absl::StrCat("the request's Host is '", base::Printable(authority, {.max_bytes = kMaxShown}),
                                   "', and this server answers only to localhost, addresses and its allowed hosts "
                                   "(http.allow_hosts of a run, --allow-host of a command)")};
   }
@@ -83,11 +83,10 @@ std::optional<Rejection> SiteCheck::Check(const RequestHead& head) const {
   if (!checks_origins_ || origin.empty() || Has(origins_, origin)) return std::nullopt;
   const size_t scheme = origin.find("://");
   if (scheme != std::string::npos && std::string_view(origin).substr(scheme + 3) == authority) return std::nullopt;
-  return Rejection{
-      403, "cross_origin",
-      absl::StrCat("the request comes from a page of '", base::Printable(origin, {.max_bytes = kMostShown}),
-                   "', which is neither this server's origin nor an allowed one (http.allow_origins of a "
-                   "run, --allow-origin of a command)")};
+  return Rejection{403, "cross_origin",
+                   absl::StrCat("the request comes from a page of '", base::Printable(origin, {.max_bytes = kMaxShown}),
+                                "', which is neither this server's origin nor an allowed one (http.allow_origins of a "
+                                "run, --allow-origin of a command)")};
 }
 
 }  // namespace ingot::http

@@ -44,13 +44,13 @@ struct Place {
 }  // namespace
 
 absl::StatusOr<SocketName> NameOfSocket(const std::string& path) {
-  constexpr size_t kMost = sizeof(sockaddr_un::sun_path) - 1;
+  constexpr size_t kMax = sizeof(sockaddr_un::sun_path) - 1;
   const size_t name = path.rfind('/') + 1;
   const std::string folder = name == 0 ? "." : path.substr(0, name);
   SocketName socket{.folder = base::Fd(open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)), .path = path};
   if (!socket.folder.valid()) return absl::UnavailableError(std::strerror(errno));
-  if (path.size() > kMost) socket.path = absl::StrCat("/proc/self/fd/", socket.folder.get(), "/", path.substr(name));
-  if (name < path.size() && socket.path.size() <= kMost) return socket;
+  if (path.size() > kMax) socket.path = absl::StrCat("/proc/self/fd/", socket.folder.get(), "/", path.substr(name));
+  if (name < path.size() && socket.path.size() <= kMax) return socket;
   return absl::UnavailableError("the socket file's name is too long or empty");
 }
 

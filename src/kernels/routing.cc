@@ -9,7 +9,7 @@
 namespace ingot::kernels {
 namespace {
 
-constexpr double kLeastSum = 1e-20;  // prevents a division by zero if all sigmoids vanish
+constexpr double kMinSum = 1e-20;  // prevents a division by zero if all sigmoids vanish
 
 template <typename T>
 void Softmax(const T* logits, int64_t count, T* out) {
@@ -77,7 +77,7 @@ void RouteRow(const RoutingShape& shape, const RoutingArgs<T>& args, int64_t row
     const std::vector<T> chosen(weights, weights + shape.per_token);
     Softmax(chosen.data(), shape.per_token, weights);
   } else if (shape.normalize) {
-    T sum = static_cast<T>(kLeastSum);
+    T sum = static_cast<T>(kMinSum);
     for (int64_t k = 0; k < shape.per_token; ++k) sum += weights[k];
     for (int64_t k = 0; k < shape.per_token; ++k) weights[k] /= sum;
   }
@@ -95,7 +95,7 @@ void RouteRowBackward(const RoutingShape& shape, const RoutingArgs<T>& args, con
     const T* given = by_weights + row * shape.per_token;
     const T* weights = args.weights + row * shape.per_token;
     const auto scale = static_cast<T>(shape.scale);
-    T dot = 0, sum = static_cast<T>(kLeastSum);
+    T dot = 0, sum = static_cast<T>(kMinSum);
     for (int64_t k = 0; k < shape.per_token; ++k) {
       dot += given[k] * weights[k];  // of the scaled weights
       sum += scores[routes[k]];

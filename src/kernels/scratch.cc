@@ -9,14 +9,14 @@ namespace ingot::kernels::tiles {
 namespace {
 
 constexpr size_t kLine = 64;
-// A thread keeps blocks of at most kLargest bytes, and kMost bytes in total. With a sanitizer, it keeps none, so that
+// A thread keeps blocks of at most kLargest bytes, and kMax bytes in total. With a sanitizer, it keeps none, so that
 // the sanitizer sees each block separately.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr size_t kLargest = 0;
 #else
 constexpr size_t kLargest = size_t{4} << 20;
 #endif
-constexpr size_t kMost = size_t{8} << 20, kMostBlocks = 64;
+constexpr size_t kMax = size_t{8} << 20, kMaxBlocks = 64;
 
 struct KeptBlocks {
   struct Block {
@@ -38,7 +38,7 @@ thread_local KeptBlocks kept;
 ScratchBlock TakeScratch(size_t bytes) {
   bytes = std::max(kLine, (bytes + kLine - 1) / kLine * kLine);
   if (!KeptBlocks::gone) {
-    kept.blocks.reserve(kMostBlocks);  // returning a block must not fail
+    kept.blocks.reserve(kMaxBlocks);  // returning a block must not fail
     // Takes the smallest block that is large enough, unless it is far too large.
     auto best = kept.blocks.end();
     for (auto it = kept.blocks.begin(); it != kept.blocks.end(); ++it) {
@@ -63,7 +63,7 @@ void GiveScratchBack::operator()(std::byte* block) const {
   if (KeptBlocks::gone || bytes > kLargest || kept.blocks.size() == kept.blocks.capacity()) return std::free(block);
   kept.blocks.push_back({block, bytes});
   kept.bytes += bytes;
-  while (kept.bytes > kMost) {  // the oldest first
+  while (kept.bytes > kMax) {  // the oldest first
     kept.bytes -= kept.blocks.front().bytes;
     std::free(kept.blocks.front().data);
     kept.blocks.erase(kept.blocks.begin());

@@ -13,8 +13,8 @@ namespace {
 using base::json::array;
 using base::json::object;
 
-constexpr size_t kMostMetrics = 1000;  // MLflow's limit per batch
-constexpr size_t kMostTag = 5000;      // MLflow's limit on a tag, in bytes
+constexpr size_t kMaxMetrics = 1000;  // MLflow's limit per batch
+constexpr size_t kMaxTag = 5000;      // MLflow's limit on a tag, in bytes
 
 int64_t Milliseconds(double seconds) { return static_cast<int64_t>(std::llround(seconds * 1e3)); }
 
@@ -74,7 +74,7 @@ absl::Status Mlflow::Begin(double time) {
   INGOT_ASSIGN_OR_RETURN(const std::string experiment, ExperimentId());
   array tags;
   tags.push_back(object{{"key", "mlflow.source.name"}, {"value", "ingot"}});
-  tags.push_back(object{{"key", "ingot.config"}, {"value", config_.substr(0, kMostTag)}});
+  tags.push_back(object{{"key", "ingot.config"}, {"value", config_.substr(0, kMaxTag)}});
   INGOT_ASSIGN_OR_RETURN(const std::string made, Ask("runs/create", {{"experiment_id", experiment},
                                                                      {"run_name", run_},
                                                                      {"start_time", Milliseconds(time)},
@@ -99,7 +99,7 @@ absl::Status Mlflow::Rows(std::span<const view::Row> rows) {
       if (!std::isfinite(value)) continue;
       metrics.push_back(object{
           {"key", MlflowName(name)}, {"value", value}, {"timestamp", Milliseconds(row.time)}, {"step", row.step}});
-      if (metrics.size() == kMostMetrics) INGOT_RETURN_IF_ERROR(send());
+      if (metrics.size() == kMaxMetrics) INGOT_RETURN_IF_ERROR(send());
     }
   }
   return send();

@@ -15,7 +15,7 @@ namespace {
 using base::json::array;
 using base::json::object;
 
-constexpr size_t kMostSpans = 2000;  // per request
+constexpr size_t kMaxSpans = 2000;  // per request
 
 // Returns 16 hexadecimal digits for `text`. They are never all zero, which means "no id".
 std::string SpanId(const std::string& text) {
@@ -158,9 +158,9 @@ bool IsStep(const view::Row& row) {
 }  // namespace
 
 absl::Status Otlp::Send(array spans) {
-  for (size_t begin = 0; begin < spans.size(); begin += kMostSpans) {
+  for (size_t begin = 0; begin < spans.size(); begin += kMaxSpans) {
     array some;
-    for (size_t i = begin; i < std::min(spans.size(), begin + kMostSpans); ++i) some.push_back(std::move(spans[i]));
+    for (size_t i = begin; i < std::min(spans.size(), begin + kMaxSpans); ++i) some.push_back(std::move(spans[i]));
     object resource{
         {"attributes", array{Attribute("service.name", std::string("ingot")), Attribute("ingot.run", run_)}}};
     const object body{{"resourceSpans", array{object{{"resource", std::move(resource)},

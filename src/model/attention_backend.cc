@@ -6,6 +6,6 @@ at::Tensor AttentionBackend::Recur(int64_t layer, const RecurrentInput&) {
   TORCH_CHECK(false, "layer ", layer, " is recurrent, but its backend computes only attention");
 }
 
-at::Tensor AttentionBackend::PassBy(int64_t, const at::Tensor& gate) { return gate; }
+at::Tensor AttentionBackend::PassThrough(int64_t, const at::Tensor& gate) { return gate; }
 
 }  // namespace ingot::model

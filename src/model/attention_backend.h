@@ -34,7 +34,7 @@ class AttentionBackend {
   virtual at::Tensor Recur(int64_t layer, const RecurrentInput& input);
   // Receives a tensor that a layer computes before attention or recurrence and uses after it, and returns it. An
   // implementation that cuts the autograd history here returns the tensor without its history.
-  virtual at::Tensor PassBy(int64_t layer, const at::Tensor& gate);
+  virtual at::Tensor PassThrough(int64_t layer, const at::Tensor& gate);
 };
 
 }  // namespace ingot::model

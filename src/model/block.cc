@@ -253,7 +253,7 @@ at::Tensor Block::Attention(const at::Tensor& x, const at::Tensor& positions, co
   if (spec.gated) {  // [heads][q | gate]
     const at::Tensor both = raw.view({rows, spec.heads, 2 * spec.head_dim});
     raw = both.narrow(2, 0, spec.head_dim).reshape({rows, spec.queries()});
-    gate = attention.PassBy(index_, both.narrow(2, spec.head_dim, spec.head_dim).reshape({rows, spec.queries()}));
+    gate = attention.PassThrough(index_, both.narrow(2, spec.head_dim, spec.head_dim).reshape({rows, spec.queries()}));
   }
   const at::Tensor q = Heads(raw, spec.heads, Part::kQueryNorm, positions, rope, communicator);
   const at::Tensor k = Heads(qkv[1], spec.kv_heads, Part::kKeyNorm, positions, rope, communicator);
@@ -280,7 +280,8 @@ at::Tensor Block::Recurrence(const at::Tensor& x, AttentionBackend& attention, C
                                               .view({rows, shape.key_heads, 2 * (shape.key_dim + shared)})
                                               .split_with_sizes({shape.key_dim, shape.key_dim, shared, shared}, 2);
   const auto flat = [&](const at::Tensor& t) { return t.reshape({rows, -1}); };
-  const at::Tensor gate = attention.PassBy(index_, by_head[3].reshape({rows * shape.value_heads, shape.value_dim}));
+  const at::Tensor gate =
+      attention.PassThrough(index_, by_head[3].reshape({rows * shape.value_heads, shape.value_dim}));
   const std::vector<at::Tensor> rates =
       made[1].view({rows, shape.key_heads, 2 * shape.sharing()}).split(shape.sharing(), 2);
   const at::Tensor result =

@@ -149,9 +149,9 @@ absl::Status CheckExperts(const ExpertsConfig& e, int64_t layers) {
   if (e.count == 0) return absl::OkStatus();
   if (e.count < 1 || e.count > 1 << 14)
     return BadKey("num_experts", absl::StrCat("is ", e.count, ", outside 1..16384"));
-  constexpr int64_t kMost = 1 << 18;  // each has at least one row in the tensor table
-  if (e.count * layers > kMost) {
-    return BadKey("num_experts", absl::StrCat("is ", e.count, " in ", layers, " layers: more than ", kMost, " in all"));
+  constexpr int64_t kMax = 1 << 18;  // each has at least one row in the tensor table
+  if (e.count * layers > kMax) {
+    return BadKey("num_experts", absl::StrCat("is ", e.count, " in ", layers, " layers: more than ", kMax, " in all"));
   }
   if (e.per_token < 1 || e.per_token > e.count) {
     return BadKey("num_experts_per_tok", absl::StrCat("is ", e.per_token, " of ", e.count, " experts"));

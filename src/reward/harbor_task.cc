@@ -10,7 +10,7 @@ namespace {
 
 using base::json::value;
 
-constexpr double kMost = 1e9;
+constexpr double kMax = 1e9;
 
 // Reads the fields of one object and keeps the first error.
 class Fields {
@@ -21,7 +21,7 @@ class Fields {
     const value* const found = base::Find(object_, name);
     if (found == nullptr) return;
     const double number = found->is_number() ? found->to_number<double>() : -1;
-    if (number >= 0 && number <= kMost) {
+    if (number >= 0 && number <= kMax) {
       into = number;
     } else {
       Fault(name, "is not a number from 0 to 1e9");

@@ -32,7 +32,7 @@ using sandbox::Template;
 constexpr size_t kLongestPattern = 4096;
 constexpr int64_t kVerifierOutputBytes = 1 << 20;
 // Maximum failures attributed to the agents if the command has not judged any episode yet.
-constexpr int kMostBreaks = 8;
+constexpr int kMaxBreaks = 8;
 
 Tolerance ToleranceOf(const VerifierOptions& options) {
   return {.absolute = options.tolerance, .relative = options.relative_tolerance};
@@ -212,7 +212,7 @@ class CommandVerifier final : public AnswerVerifier {
   }
   // Only other episodes can show whether the agent's files or a wrong command caused the failure.
   absl::Status BrokenContract(const std::string& what) const {
-    if (has_judged_ || ++breaks_ <= kMostBreaks) return absl::DataLossError(what);
+    if (has_judged_ || ++breaks_ <= kMaxBreaks) return absl::DataLossError(what);
     return absl::InternalError(
         absl::StrCat(what, "; it broke in each of the first ", breaks_.load(), " episodes: fix verifier.command"));
   }

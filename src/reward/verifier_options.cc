@@ -10,7 +10,7 @@ namespace ingot::reward {
 namespace {
 
 constexpr double kLargestAnswer = 16 << 20;
-constexpr double kLeastPythonBytes = 128 << 20;
+constexpr double kMinPythonBytes = 128 << 20;
 
 // Binds keys that apply only to some kinds of verifiers. Other verifiers may not set them.
 class KindKeys {
@@ -91,7 +91,7 @@ void Bind(base::Schema& schema, VerifierOptions& o) {
   keys.Field("timeout_s", &o.math.timeout_s,
              "CPU seconds of one comparison (wall time: 5 times as many); past it: not equal", base::LeftOpen(0, 600));
   keys.Field("memory_bytes", &o.math.memory_bytes, "memory of one comparison; past it: not equal",
-             base::AtLeast(kLeastPythonBytes));
+             base::AtLeast(kMinPythonBytes));
   keys.Field("workers", &o.math.workers, "Python processes at a time", base::InRange(1, 64));
   keys.Of({"code"}, "code");
   keys.Field("command", &o.code.command, "argv that runs the program, a template with ${file} and ${cwd}");

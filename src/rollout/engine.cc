@@ -255,7 +255,7 @@ absl::StatusOr<v1::UpdateWeightsResponse> Engine::TakeUpdate(const WantedVersion
           absl::StrCat("cannot retain version ", target.version(), ": the engine already retains ",
                        "rollout.max_retained_versions (", options_.max_retained_versions, ") versions"));
     }
-    INGOT_RETURN_IF_ERROR(HoldBeside(wanted));
+    INGOT_RETURN_IF_ERROR(HoldVersion(wanted));
     return response;
   }
   const bool wants = wanted.place == weights::Place::kLiveRetained;
@@ -307,7 +307,7 @@ absl::Status Engine::Hold(std::shared_ptr<const weights::Snapshot> snapshot) {
   return absl::OkStatus();
 }
 
-absl::Status Engine::HoldBeside(const WantedVersion& wanted) {
+absl::Status Engine::HoldVersion(const WantedVersion& wanted) {
   const v1::Manifest& target = wanted.target;
   {
     base::MutexLock lock(mu_);

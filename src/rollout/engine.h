@@ -114,7 +114,7 @@ class Engine final : public ServedEngine {
   bool HasRoom(int64_t version);  // true = the engine can retain this version
   absl::StatusOr<v1::UpdateWeightsResponse> TakeUpdate(const WantedVersion& wanted)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
-  absl::Status HoldBeside(const WantedVersion& wanted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  absl::Status HoldVersion(const WantedVersion& wanted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   absl::StatusOr<LoadedVersion> LoadVersion(std::shared_ptr<const weights::Snapshot> snapshot)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   // Returns `times` with the swap's times added.

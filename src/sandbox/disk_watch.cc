@@ -11,9 +11,9 @@
 namespace ingot::sandbox {
 namespace {
 
-constexpr uint64_t kLeastFreeBytes = 1 << 20;
+constexpr uint64_t kMinFreeBytes = 1 << 20;
 // Processes normally receive a passed descriptor immediately, but a check may by chance see one in flight.
-constexpr int kMostLooksInFlight = 3;
+constexpr int kMaxLooksInFlight = 3;
 
 // Folders that appear or disappear during the count are not errors.
 class TreeCounter : public TreeVisitor {
@@ -58,7 +58,7 @@ bool IsFull(const std::string& folder) {
   if (statvfs(folder.c_str(), &info) != 0) return false;
   // File systems without a limit on blocks or files report 0 of 0.
   const bool has_blocks = info.f_blocks > 0, has_files = info.f_files > 0;
-  return (has_blocks && uint64_t{info.f_bavail} * info.f_frsize < kLeastFreeBytes) || (has_files && info.f_favail == 0);
+  return (has_blocks && uint64_t{info.f_bavail} * info.f_frsize < kMinFreeBytes) || (has_files && info.f_favail == 0);
 }
 
 std::optional<Ending> DiskWatch::Fault(SteadyClock::time_point now) {
@@ -66,7 +66,7 @@ std::optional<Ending> DiskWatch::Fault(SteadyClock::time_point now) {
   const bool is_limited = limits_.bytes > 0 || limits_.files > 0;
   const DeletedFiles deleted = is_limited ? FindDeletedFiles(sandbox_, folder_.c_str()) : DeletedFiles();
   looks_in_flight_ = deleted.in_flight > 0 ? looks_in_flight_ + 1 : 0;
-  const auto fault = looks_in_flight_ >= kMostLooksInFlight ? std::optional(Ending::kDiskFull) : Look(false, deleted);
+  const auto fault = looks_in_flight_ >= kMaxLooksInFlight ? std::optional(Ending::kDiskFull) : Look(false, deleted);
   const auto took = SteadyClock::now() - now;
   next_ = SteadyClock::now() + std::max<SteadyClock::duration>(std::chrono::seconds(1), 5 * took);
   return fault;

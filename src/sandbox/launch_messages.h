@@ -74,7 +74,7 @@ struct SetUpHeader {
 };
 // Descriptors in a SetUp message: the file.
 inline constexpr int kSetUpDescriptors = 1;
-inline constexpr uint32_t kMostFilterBytes = 32768;
+inline constexpr uint32_t kMaxFilterBytes = 32768;
 
 // The gateway's port in sandboxes that have their own network.
 inline constexpr int kInsidePort = 7411;
@@ -94,7 +94,7 @@ struct SandboxHeader {
 // Descriptors in an Open message: the file, the sandbox's socket, and up to four files that the first process writes to
 // in order to enter control groups. With a freezer, there are two more: the file that each command writes to in order
 // to enter its group, and the file that thaws frozen commands.
-inline constexpr int kMostGroups = 4;
+inline constexpr int kMaxGroups = 4;
 inline constexpr int kFreezerDescriptors = 2;
 inline constexpr int kOpenDescriptors = 2;
 
@@ -102,7 +102,7 @@ struct LaunchLimit {
   int32_t resource = 0;  // RLIMIT_*
   uint64_t value = 0;
 };
-inline constexpr int kMostLaunchLimits = 6;
+inline constexpr int kMaxLaunchLimits = 6;
 
 // Followed by the working directory, PATH, `arguments` strings, and `variables` strings.
 struct StartHeader {
@@ -115,7 +115,7 @@ struct StartHeader {
   uint32_t arguments = 0;
   uint32_t variables = 0;
   uint32_t limits = 0;
-  LaunchLimit limit[kMostLaunchLimits];
+  LaunchLimit limit[kMaxLaunchLimits];
 };
 // Descriptors in a Start message: the file, stdin, stdout, stderr, and the start's socket.
 inline constexpr int kStartDescriptors = 5;
@@ -128,7 +128,7 @@ struct LaunchReport {
   int64_t cpu_ns = 0;  // CPU time of the command's first process and the descendants it waited for
   int64_t max_rss_kib = 0;
 };
-inline constexpr int kMostReportDescriptors = 3;
+inline constexpr int kMaxReportDescriptors = 3;
 
 // Bytes that Ingot sends over a start's socket.
 inline constexpr char kTerminate = 'T';  // sends SIGTERM to every process of the sandbox

@@ -48,10 +48,10 @@ absl::StatusOr<SocketPair> MakeSocketPair() {
 }
 
 bool SendDescriptors(int socket, const std::vector<int>& fds) {
-  constexpr size_t kMost = kOpenDescriptors + kMostGroups + kFreezerDescriptors;
+  constexpr size_t kMax = kOpenDescriptors + kMaxGroups + kFreezerDescriptors;
   char byte = 0;
   iovec data{&byte, 1};
-  alignas(cmsghdr) char buffer[CMSG_SPACE(sizeof(int) * kMost)] = {};
+  alignas(cmsghdr) char buffer[CMSG_SPACE(sizeof(int) * kMax)] = {};
   msghdr message{};
   message.msg_iov = &data;
   message.msg_iovlen = 1;

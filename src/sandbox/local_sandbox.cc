@@ -157,7 +157,7 @@ absl::Status LocalSandbox::MakeFolders() {
   if (uid_ != nullptr && ground_.probe_result.mount_namespace) {
     const std::string line = absl::StrCat("agent:x:", uid_->uid(), ":", uid_->uid(), "::", home_, ":/bin/sh\n");
     // see NameUid in launcher/wall.h
-    INGOT_RETURN_IF_ERROR(folder_->WriteBeside("passwd", ground_.known_users + line));
+    INGOT_RETURN_IF_ERROR(folder_->WriteNextToWork("passwd", ground_.known_users + line));
     chmod((path_ + "/passwd").c_str(), 0644);  // independent of the umask
   }
   for (const BindMount& bind : options_.binds) {
@@ -395,7 +395,7 @@ absl::StatusOr<Fd> LocalSandbox::NewSocket() {
 
 absl::StatusOr<std::string> LocalSandbox::KeepFolders(const std::string& name,
                                                       const std::map<std::string, std::string>& beside) {
-  for (const auto& [file, content] : beside) INGOT_RETURN_IF_ERROR(folder_->WriteBeside(file, content));
+  for (const auto& [file, content] : beside) INGOT_RETURN_IF_ERROR(folder_->WriteNextToWork(file, content));
   {
     base::MutexLock lock(mu_);
     Close();

@@ -14,7 +14,7 @@
 namespace ingot::sandbox {
 namespace {
 
-constexpr size_t kMostLayers = 32;  // more layers are merged into one, because each slows down every file lookup
+constexpr size_t kMaxLayers = 32;  // more layers are merged into one, because each slows down every file lookup
 
 std::optional<uid_t> UidOf(const std::shared_ptr<const UidLease>& lease) {
   return lease != nullptr ? std::optional(static_cast<uid_t>(lease->uid())) : std::nullopt;
@@ -136,7 +136,7 @@ absl::Status LocalSandbox::CopyInto(const Layer& layer) {
         "take the "
         "snapshot between commands, or run ingot as root or in a delegated control group");
   }
-  INGOT_ASSIGN_OR_RETURN(const StandStill still, freezer_->Freeze());
+  INGOT_ASSIGN_OR_RETURN(const ScopedFreeze still, freezer_->Freeze());
   INGOT_RETURN_IF_ERROR(CopyParts(layer));
   if (freezer_->IsFrozen()) return absl::OkStatus();
   return absl::UnavailableError("the command ended while the snapshot was taken: take it again");
@@ -180,7 +180,7 @@ absl::StatusOr<std::shared_ptr<const Snapshot>> LocalSandbox::TakeSnapshot() {
     if (layered_) snapshot->layers.insert(snapshot->layers.end(), layers_.begin(), layers_.end());
   }
   absl::Status merged;
-  if (filled.ok() && snapshot->layers.size() > kMostLayers)
+  if (filled.ok() && snapshot->layers.size() > kMaxLayers)
     merged = Merge(ground_.work_root, LayerParts(), snapshot->layers);
   if (moves) {
     if (filled.ok()) layers_ = snapshot->layers;  // all of them, if they could not be merged

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kPeriod(500);
 constexpr std::chrono::milliseconds kSecondLook(20);
-constexpr int kLeastRest = 20;  // times the duration of a check
+constexpr int kMinRest = 20;  // times the duration of a check
 
 std::string FileOf(pid_t pid, const char* name) { return absl::StrCat("/proc/", pid, "/", name); }
 
@@ -89,7 +89,7 @@ bool MemoryWatch::IsExceeded(SteadyClock::time_point now) {
     is_exceeded = UseMore(stayed, limit_bytes_);
   }
   const auto took = SteadyClock::now() - now;
-  next_ = SteadyClock::now() + std::max<SteadyClock::duration>(kPeriod, kLeastRest * took);
+  next_ = SteadyClock::now() + std::max<SteadyClock::duration>(kPeriod, kMinRest * took);
   return is_exceeded;
 }
 

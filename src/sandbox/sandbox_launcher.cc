@@ -90,8 +90,8 @@ void NameSenders(const Fd& socket, bool wanted) {
 
 // Takes the descriptors from a sandbox's first process: the listener, the layered folders, or both.
 void TakeDescriptors(const cmsghdr& control, OpenedSandbox& sandbox) {
-  int fds[kMostReportDescriptors];
-  const size_t count = std::min<size_t>((control.cmsg_len - CMSG_LEN(0)) / sizeof(int), kMostReportDescriptors);
+  int fds[kMaxReportDescriptors];
+  const size_t count = std::min<size_t>((control.cmsg_len - CMSG_LEN(0)) / sizeof(int), kMaxReportDescriptors);
   memcpy(fds, CMSG_DATA(&control), count * sizeof(int));
   size_t next = 0;
   if (count != 2) sandbox.listener.Reset(fds[next++]);
@@ -111,7 +111,7 @@ absl::Status AwaitSandbox(OpenedSandbox& sandbox, LaunchFailure& failure) {
   while (ready < 0 && errno == EINTR);
   LaunchReport report;
   iovec data{&report, sizeof(report)};
-  alignas(cmsghdr) char buffer[CMSG_SPACE(sizeof(int) * kMostReportDescriptors) + CMSG_SPACE(sizeof(ucred))];
+  alignas(cmsghdr) char buffer[CMSG_SPACE(sizeof(int) * kMaxReportDescriptors) + CMSG_SPACE(sizeof(ucred))];
   msghdr message{};
   message.msg_iov = &data;
   message.msg_iovlen = 1;

@@ -15,13 +15,13 @@ namespace {
 namespace fs = std::filesystem;
 
 // Short-lived processes may be found twice. No sandbox has this many processes.
-constexpr size_t kMostProcesses = 65536;
+constexpr size_t kMaxProcesses = 65536;
 
 // Adds the children of each thread of `pid`. Some may be missed while others end, and a later call finds them.
 void AddChildren(pid_t pid, std::vector<pid_t>& found) {
   for (const pid_t thread : ThreadsOf(pid)) {
     std::ifstream children(absl::StrCat("/proc/", pid, "/task/", thread, "/children"));
-    for (pid_t child; found.size() < kMostProcesses && children >> child;) found.push_back(child);
+    for (pid_t child; found.size() < kMaxProcesses && children >> child;) found.push_back(child);
   }
 }
 

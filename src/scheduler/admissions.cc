@@ -7,7 +7,9 @@
 namespace ingot::scheduler {
 namespace {
 
-Asker AskerOf(const v1::AdmitRequest& request) { return {.runner = request.runner(), .scaffold = request.scaffold()}; }
+Requester RequesterOf(const v1::AdmitRequest& request) {
+  return {.runner = request.runner(), .scaffold = request.scaffold()};
+}
 
 }  // namespace
 
@@ -45,7 +47,7 @@ absl::StatusOr<v1::Ticket> Admissions::AdmitTraining(const v1::AdmitRequest& req
   if (!request.group().empty()) {
     INGOT_ASSIGN_OR_RETURN(auto ticket, AdmitNamed(request, run.groups()));
     if (ticket.has_value()) return *std::move(ticket);
-  } else if (auto ticket = run.groups().NextTicket(AskerOf(request))) {
+  } else if (auto ticket = run.groups().NextTicket(RequesterOf(request))) {
     return *std::move(ticket);
   }
   return AdmitNewGroup(request, run);
@@ -71,7 +73,7 @@ absl::StatusOr<v1::Ticket> Admissions::AdmitSampleOf(const v1::AdmitRequest& req
     return absl::FailedPreconditionError(
         absl::StrCat("group ", group, " branches by itself (agents.branching): its runner forks its trunks"));
   }
-  auto ticket = groups.TicketOf(group, AskerOf(request));
+  auto ticket = groups.TicketOf(group, RequesterOf(request));
   if (ticket.has_value()) return *std::move(ticket);
   return absl::FailedPreconditionError(
       absl::StrCat("group ", group, " has no sample left to run: all ", options_.group_size, " are running or done"));
@@ -126,7 +128,7 @@ absl::StatusOr<v1::Ticket> Admissions::AdmitNewGroup(const v1::AdmitRequest& req
     admitted.set_branch_at(options_.branching.at);
   }
   INGOT_RETURN_IF_ERROR(run.Write(std::move(record)));
-  auto ticket = run.groups().TicketOf(group, AskerOf(request));
+  auto ticket = run.groups().TicketOf(group, RequesterOf(request));
   if (!ticket.has_value()) return absl::InternalError("a group just admitted has no sample to run");
   return *std::move(ticket);
 }

@@ -6,9 +6,9 @@ namespace ingot::scheduler {
 namespace {
 
 // Practical upper limits, which no run reaches.
-constexpr double kMostSteps = 1LL << 40;
-constexpr double kMostGroups = 1 << 30;
-constexpr double kMostSeconds = 1e8;
+constexpr double kMaxSteps = 1LL << 40;
+constexpr double kMaxGroups = 1 << 30;
+constexpr double kMaxSeconds = 1e8;
 
 }  // namespace
 
@@ -34,12 +34,12 @@ void Bind(base::Schema& schema, SamplingOptions& o) {
                "groups of a task in a row that all succeeded or all failed, after which it rests; 0: never",
                base::InRange(0, 1 << 20));
   schema.Field("retire_groups", &o.retire_groups, "ended groups of the run for which it rests",
-               base::InRange(0, kMostSteps));
+               base::InRange(0, kMaxSteps));
   schema.Field("success_above", &o.success_above, "an episode succeeded if its outcome is above it");
 }
 
 void Bind(base::Schema& schema, SchedulerOptions& o) {
-  schema.Field("total_steps", &o.total_steps, "optimizer steps of the run", base::InRange(0, kMostSteps));
+  schema.Field("total_steps", &o.total_steps, "optimizer steps of the run", base::InRange(0, kMaxSteps));
   schema.Field("groups_per_step", &o.groups_per_step, "P: groups that one optimizer step trains",
                base::InRange(1, 1 << 20));
   schema.Field("group_size", &o.group_size, "samples per task", base::InRange(1, SchedulerOptions::kMaxGroupSize));
@@ -57,10 +57,10 @@ void Bind(base::Schema& schema, SchedulerOptions& o) {
   schema.Field("max_drops_per_batch", &o.max_drops_per_batch,
                "drops since the last batch after which groups of equal rewards are trained anyway; 0: no limit but "
                "scheduler.give_up_equal",
-               base::InRange(0, kMostGroups));
+               base::InRange(0, kMaxGroups));
   schema.Field("group_deadline_s", &o.group_deadline_seconds,
                "seconds that a group may take while its samples run or can be handed out; past it the group fails",
-               base::InRange(1e-3, kMostSeconds));
+               base::InRange(1e-3, kMaxSeconds));
   schema.Field("max_attempts", &o.max_attempts, "failed attempts of one sample before its group fails",
                base::InRange(1, 1 << 20));
   schema.Field("max_infrastructure_failures", &o.max_infrastructure_failures,
@@ -69,30 +69,30 @@ void Bind(base::Schema& schema, SchedulerOptions& o) {
   schema.Field("give_up_s", &o.give_up_seconds,
                "seconds in which every group fails (at least as many groups as may be open), after which the run ends "
                "with the last reason; 0: never",
-               base::InRange(0, kMostSeconds));
+               base::InRange(0, kMaxSeconds));
   schema.Field("give_up_unstarted", &o.give_up_unstarted,
                "episodes in a row that fail in set-up (no sandbox, set-up, task, verifier, or no agent called the "
                "model) after which the run ends with the last reason; once an episode has finished, they must also "
                "fail for scheduler.give_up_s; at least 3 for each of agents.concurrency; 0: never; no effect on "
                "outside agents",
-               base::InRange(0, kMostGroups));
+               base::InRange(0, kMaxGroups));
   schema.Field("give_up_equal", &o.give_up_equal,
                "groups dropped in a row for equal rewards after which the run ends; 0: never; no effect with "
                "scheduler.max_drops_per_batch above 0",
-               base::InRange(0, kMostGroups));
+               base::InRange(0, kMaxGroups));
   schema.Field("max_concurrent_episodes", &o.max_concurrent_episodes,
-               "episodes running at a time, evaluation included; 0: no separate limit", base::InRange(0, kMostGroups));
+               "episodes running at a time, evaluation included; 0: no separate limit", base::InRange(0, kMaxGroups));
   schema.Field("retry_after_ms", &o.retry_after_ms, "wait that a 429 response asks for", base::InRange(1, 3'600'000));
   schema.Field("max_active_evals", &o.max_active_evals, "evaluations running at a time", base::InRange(1, 1 << 20));
   schema.Field("max_eval_episodes", &o.max_eval_episodes, "tasks times avg_n of one evaluation",
-               base::InRange(1, kMostSteps));
+               base::InRange(1, kMaxSteps));
   schema.Section("sampling", o.sampling);
 }
 
 void BindStorage(base::Schema& schema, SchedulerOptions& o) {
   schema.Field("keep_steps", &o.keep_steps,
                "newest trained steps whose trees stay, besides those that a checkpoint may replay; 0: all stay",
-               base::InRange(0, kMostSteps));
+               base::InRange(0, kMaxSteps));
 }
 
 absl::Status SamplingOptions::Validate() const {

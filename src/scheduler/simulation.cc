@@ -296,8 +296,8 @@ absl::Status SimulationOptions::Validate() const {
   if (group_size < 1 || group_size > (1 << 16)) return reject("the group size must be 1 to 65536");
   if (steps < 1 || steps > 10'000'000) return reject("steps must be 1 to 10000000");
   if (workers < 1 || workers > kMaxWorkers) return reject(absl::StrCat("workers must be 1 to ", kMaxWorkers));
-  if (steps * window.groups_per_step > kMostEpisodes / group_size) {
-    return reject(absl::StrCat("steps x groups per step x group size must be at most ", kMostEpisodes));
+  if (steps * window.groups_per_step > kMaxEpisodes / group_size) {
+    return reject(absl::StrCat("steps x groups per step x group size must be at most ", kMaxEpisodes));
   }
   INGOT_RETURN_IF_ERROR(Distribution::Parse(durations.distribution).status());
   if (!(task_sigma >= 0 && task_sigma <= 10)) return reject("task sigma must be 0 to 10");

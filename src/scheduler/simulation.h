@@ -30,7 +30,7 @@ struct Durations {
 
 struct SimulationOptions {
   static constexpr int kMaxWorkers = 10'000;
-  static constexpr int64_t kMostEpisodes = 20'000'000;  // maximum number of trained episodes per simulation
+  static constexpr int64_t kMaxEpisodes = 20'000'000;  // maximum number of trained episodes per simulation
 
   WindowOptions window;
   int64_t group_size = 8;  // samples per group

@@ -16,7 +16,7 @@ namespace {
 // Weight of the newest group in a task's success rate.
 constexpr double kNewest = 0.3;
 // Weight of a task that is always solved. It is still drawn occasionally, in case it is no longer solved.
-constexpr double kLeastWeight = 0.02;
+constexpr double kMinWeight = 0.02;
 // Random stream derived from the seed.
 constexpr uint64_t kDraws = 1ull << 62;
 
@@ -121,7 +121,7 @@ std::vector<double> TaskSampler::Weights(double progress, int stage) const {
     if (stage < 1 && known.retired_until > ended_) continue;
     if (stage < 2 && options_.order == "curriculum" && known.difficulty_rank > competence) continue;
     if (stage < 2 && hard_only && known.success.value_or(0) >= options_.hard_below) continue;
-    weights[i] = options_.order == "prioritized" ? std::max(kLeastWeight, 1 - known.success.value_or(0)) : 1;
+    weights[i] = options_.order == "prioritized" ? std::max(kMinWeight, 1 - known.success.value_or(0)) : 1;
     if (!options_.domains.empty()) ++eligible[base::DomainOf(tasks_[i].domain())];
   }
   for (size_t i = 0; i < tasks_.size() && !eligible.empty(); ++i) {

@@ -43,13 +43,13 @@ size_t TrainGroups::Leaves(const Group& group) {
   return group.width == 0 ? group.samples.size() : group.samples.size() * group.width / (group.width + 1);
 }
 
-bool TrainGroups::MayTake(const Group& group, size_t sample, const Asker& asker) {
+bool TrainGroups::MayTake(const Group& group, size_t sample, const Requester& requester) {
   if (group.width == 0) return true;
-  if (IsTrunk(group, sample)) return !asker.runner.empty();
+  if (IsTrunk(group, sample)) return !requester.runner.empty();
   const size_t trunk = TrunkOf(group, sample);
   const Attempt& ran = group.newest[trunk];
   if (group.samples[trunk].state != Sample::kForked) return true;
-  return ran.runner == asker.runner && ran.scaffold == asker.scaffold;
+  return ran.runner == requester.runner && ran.scaffold == requester.scaffold;
 }
 
 void TrainGroups::FreeLeaves(Group& group, size_t trunk) {
@@ -168,15 +168,15 @@ void TrainGroups::Advance(std::chrono::nanoseconds now, int64_t live_version, bo
   }
 }
 
-std::optional<v1::Ticket> TrainGroups::NextTicket(const Asker& asker) {
+std::optional<v1::Ticket> TrainGroups::NextTicket(const Requester& requester) {
   for (const int64_t group_id : waiting_) {
     if (!groups_.at(group_id).name.empty()) continue;
-    if (auto ticket = TicketOf(group_id, asker)) return ticket;
+    if (auto ticket = TicketOf(group_id, requester)) return ticket;
   }
   return std::nullopt;
 }
 
-std::optional<v1::Ticket> TrainGroups::TicketOf(int64_t group_id, const Asker& asker) {
+std::optional<v1::Ticket> TrainGroups::TicketOf(int64_t group_id, const Requester& requester) {
   const auto it = groups_.find(group_id);
   if (it == groups_.end() || !waiting_.contains(group_id) || it->second.admitted_version > live_version_) {
     return std::nullopt;
@@ -184,7 +184,7 @@ std::optional<v1::Ticket> TrainGroups::TicketOf(int64_t group_id, const Asker& a
   Group& group = it->second;
   size_t index = 0;
   while (index < group.samples.size() &&
-         (group.samples[index].state != Sample::kWaiting || !MayTake(group, index, asker))) {
+         (group.samples[index].state != Sample::kWaiting || !MayTake(group, index, requester))) {
     ++index;
   }
   if (index == group.samples.size()) return std::nullopt;

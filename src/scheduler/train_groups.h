@@ -61,7 +61,7 @@ struct EndedGroup {
 };
 
 // The client that requests a sample.
-struct Asker {
+struct Requester {
   std::string runner = {};    // AdmitRequest.runner
   std::string scaffold = {};  // AdmitRequest.scaffold
 };
@@ -83,11 +83,11 @@ class TrainGroups {
 
   // Returns a waiting sample from the oldest unnamed group that has one, or nullopt if none is waiting. Skips groups
   // that were admitted under a version above the live version. After a resume, such a group waits for its version,
-  // because otherwise its tokens would be older than the window allows. `asker` determines which trunks and leaves are
+  // because otherwise its tokens would be older than the window allows. `requester` determines which trunks and leaves are
   // available.
-  std::optional<v1::Ticket> NextTicket(const Asker& asker = {});
+  std::optional<v1::Ticket> NextTicket(const Requester& requester = {});
   // Same as NextTicket, but for this group.
-  std::optional<v1::Ticket> TicketOf(int64_t group_id, const Asker& asker = {});
+  std::optional<v1::Ticket> TicketOf(int64_t group_id, const Requester& requester = {});
 
   // Records the end of an episode. Returns false if nothing changed because the report is a repetition, or is late and
   // its group or attempt is over. Returns INVALID_ARGUMENT if there is no such sample or attempt, or if the state is
@@ -144,7 +144,7 @@ class TrainGroups {
   static bool IsTrunk(const Group& group, size_t sample) { return group.width > 0 && sample >= Leaves(group); }
   static size_t TrunkOf(const Group& group, size_t leaf) { return Leaves(group) + leaf / group.width; }
   static size_t FirstLeafOf(const Group& group, size_t trunk) { return (trunk - Leaves(group)) * group.width; }
-  static bool MayTake(const Group& group, size_t sample, const Asker& asker);
+  static bool MayTake(const Group& group, size_t sample, const Requester& requester);
   // Unblocks the leaves of a trunk that ended at its fork or finished without one.
   static void FreeLeaves(Group& group, size_t trunk);
   // Retries the trunk after its snapshot was lost.

@@ -25,7 +25,7 @@ Access::Access(std::string key)
 
 std::string Access::NewToken() {
   base::MutexLock lock(mu_);
-  if (tokens_.size() >= kMostTokens) tokens_.pop_front();
+  if (tokens_.size() >= kMaxTokens) tokens_.pop_front();
   tokens_.push_back(base::RandomHex(kSecretBytes));
   return tokens_.back();
 }

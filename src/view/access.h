@@ -17,7 +17,7 @@ class Access {
   // `key` is an additional key accepted as a bearer token, such as the run's admin key; empty = none.
   explicit Access(std::string key = "");
 
-  // Returns a new token. If there are more than kMostTokens unused tokens, the oldest becomes invalid.
+  // Returns a new token. If there are more than kMaxTokens unused tokens, the oldest becomes invalid.
   std::string NewToken();
   // Returns true if the token is valid, and invalidates it.
   bool Redeem(std::string_view token);
@@ -26,7 +26,7 @@ class Access {
   // Returns the Set-Cookie value that gives a browser access. `secure` is true if the page is served over TLS.
   std::string Cookie(bool secure) const;
 
-  static constexpr size_t kMostTokens = 16;
+  static constexpr size_t kMaxTokens = 16;
 
  private:
   const std::string own_key_, other_key_;

@@ -9,19 +9,19 @@
 namespace ingot::view {
 namespace {
 
-constexpr size_t kMostCurves = 64;
+constexpr size_t kMaxCurves = 64;
 
 }  // namespace
 
-absl::StatusOr<CurveWish> CurveWish::Of(const Query& query) {
-  CurveWish wish;
+absl::StatusOr<CurveQuery> CurveQuery::Of(const Query& query) {
+  CurveQuery curve_query;
   INGOT_ASSIGN_OR_RETURN(const std::optional<int64_t> points, query.Integer("points"));
-  wish.points = static_cast<size_t>(std::clamp<int64_t>(points.value_or(400), 2, 4000));
-  wish.names = absl::StrSplit(query.Text("names"), ',', absl::SkipEmpty());
-  if (wish.names.size() > kMostCurves) {
-    return absl::InvalidArgumentError(absl::StrCat("names: at most ", kMostCurves, " curves at a time"));
+  curve_query.points = static_cast<size_t>(std::clamp<int64_t>(points.value_or(400), 2, 4000));
+  curve_query.names = absl::StrSplit(query.Text("names"), ',', absl::SkipEmpty());
+  if (curve_query.names.size() > kMaxCurves) {
+    return absl::InvalidArgumentError(absl::StrCat("names: at most ", kMaxCurves, " curves at a time"));
   }
-  return wish;
+  return curve_query;
 }
 
 base::json::array NumbersJson(const std::vector<double>& numbers) {

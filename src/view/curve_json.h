@@ -11,13 +11,13 @@
 
 namespace ingot::view {
 
-struct CurveWish {
+struct CurveQuery {
   std::vector<std::string> names;
   size_t points = 400;
 
   // Reads the parameters "names" and "points". Returns INVALID_ARGUMENT if there are too many names or "points" is not
   // a number.
-  static absl::StatusOr<CurveWish> Of(const Query& query);
+  static absl::StatusOr<CurveQuery> Of(const Query& query);
 };
 
 base::json::object CurveJson(const Curve& curve);

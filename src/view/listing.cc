@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kBlock = 16;                     // number of groups read at a time
 constexpr int64_t kEvalGroups = int64_t{1} << 20;  // number per version (tree.proto, EpisodeRef)
-constexpr int64_t kMostEvaluations = 1 << 20;
+constexpr int64_t kMaxEvaluations = 1 << 20;
 
 // Searches blocks of groups, from newest to oldest.
 class Search {
@@ -137,7 +137,7 @@ absl::StatusOr<base::json::object> ListJson(const EpisodeFilter& filter, const s
       INGOT_RETURN_IF_ERROR(search.Read(*filter.group, *filter.group));
       return search.Result(std::nullopt);
     }
-    const int64_t newest = cursor.empty() ? std::min(journal.batches() + 1, kMostEvaluations) : at;
+    const int64_t newest = cursor.empty() ? std::min(journal.batches() + 1, kMaxEvaluations) : at;
     return ListEvaluations(search, filter, newest);
   }
   if (filter.group) {

@@ -85,7 +85,7 @@ class Prompts {
   // Returns true if `later` contains the text from `earlier`'s answer.
   bool Quotes(int later, int earlier, const std::string& text) {
     const auto has = [&](int call) { return Of(call).find(text) != std::string::npos; };
-    return text.size() >= kLeastQuote && has(later) && !has(earlier);
+    return text.size() >= kMinQuote && has(later) && !has(earlier);
   }
 
  private:
@@ -110,7 +110,7 @@ std::vector<Origin> OriginsOf(const v1::EpisodeTree& tree, const text::Tokenizer
       origin.kind = OriginKind::kSubAgent;
     }
     if (call.fork_cause() != kNewConversation) continue;
-    for (int earlier = i - 1; earlier >= std::max(0, i - kMostEarlier) && origin.call < 0; --earlier) {
+    for (int earlier = i - 1; earlier >= std::max(0, i - kMaxEarlier) && origin.call < 0; --earlier) {
       const auto [said, added] = quotes.try_emplace(earlier);
       if (added) said->second = QuotesOf(tree.calls(earlier));
       const std::vector<std::string>& arguments = said->second.arguments;

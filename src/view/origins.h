@@ -21,11 +21,11 @@ struct Origin {
 // 2. A call that begins a conversation and quotes a string argument of an earlier tool call belongs to a sub-agent.
 // 3. A call that begins a conversation and quotes text from an earlier answer continues from a summary.
 //
-// A quote is an entire argument or the longest line in an answer. It has at least kLeastQuote bytes and is not in the
-// earlier call's own prompt. Only the previous kMostEarlier calls are checked, newest first.
+// A quote is an entire argument or the longest line in an answer. It has at least kMinQuote bytes and is not in the
+// earlier call's own prompt. Only the previous kMaxEarlier calls are checked, newest first.
 std::vector<Origin> OriginsOf(const v1::EpisodeTree& tree, const text::Tokenizer& tokenizer);
 
-inline constexpr size_t kLeastQuote = 12;
-inline constexpr int kMostEarlier = 64;  // limits the time needed to open an episode with many conversations
+inline constexpr size_t kMinQuote = 12;
+inline constexpr int kMaxEarlier = 64;  // limits the time needed to open an episode with many conversations
 
 }  // namespace ingot::view

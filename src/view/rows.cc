@@ -99,7 +99,7 @@ void Rows::Add(std::string_view line) {
     if (!value.is_number() || key == "step" || key == "time") continue;
     auto found = columns_.find(std::string(key));
     if (found == columns_.end()) {
-      if (columns_.size() >= kMostNames) continue;
+      if (columns_.size() >= kMaxNames) continue;
       found = columns_.emplace(std::string(key), std::vector<double>()).first;
     }
     found->second.resize(steps_.size() - 1, kAbsent);

@@ -58,7 +58,7 @@ class Rows {
   // Returns the first `count` rows after `time`, in record order, regardless of their metrics.
   std::vector<Row> After(double time, size_t count) const;
 
-  static constexpr size_t kMostNames = 4096;  // additional metrics are ignored
+  static constexpr size_t kMaxNames = 4096;  // additional metrics are ignored
 
  private:
   void Add(std::string_view line) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

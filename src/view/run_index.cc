@@ -106,11 +106,12 @@ absl::StatusOr<value> RunIndex::Curves(const Query& query) {
   if (run == runs.end()) {
     return absl::NotFoundError(absl::StrCat("run: ", SafeText(folder_), " has no run '", SafeText(wanted), "'"));
   }
-  INGOT_ASSIGN_OR_RETURN(const CurveWish wish, CurveWish::Of(query));
+  INGOT_ASSIGN_OR_RETURN(const CurveQuery curve_query, CurveQuery::Of(query));
   INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<Rows> rows, RowsOf(run->folder));
   object curves;
-  for (const std::string& name : wish.names) curves[SafeText(name)] = CurveJson(rows->CurveOf(name, wish.points));
-  const Progress progress = rows->ProgressOf(wish.points);
+  for (const std::string& name : curve_query.names)
+    curves[SafeText(name)] = CurveJson(rows->CurveOf(name, curve_query.points));
+  const Progress progress = rows->ProgressOf(curve_query.points);
   return object{{"curves", std::move(curves)},
                 {"progress", object{{"steps", NumbersJson(progress.steps)},
                                     {"seconds", NumbersJson(progress.seconds)},

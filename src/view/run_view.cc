@@ -21,11 +21,11 @@ using base::json::array;
 using base::json::object;
 using base::json::value;
 
-constexpr size_t kMostAnswers = 64;
+constexpr size_t kMaxAnswers = 64;
 constexpr size_t kEfficiencySteps = 10;
 constexpr size_t kWaitSteps = 64;    // number of steps whose waits are explained in one response
 constexpr size_t kCountGroups = 16;  // number of dropped groups whose tokens are counted in one response
-constexpr size_t kMostCounted = 4096;
+constexpr size_t kMaxCounted = 4096;
 constexpr size_t kTreeText = 600;  // limit in bytes on a node's text
 
 object RowJson(const Row& row) {
@@ -89,7 +89,7 @@ absl::StatusOr<std::string> RunView::Answer(std::string_view target) {
   const std::string_view path = target.substr(0, target.find('?'));
   INGOT_ASSIGN_OR_RETURN(std::string text, Make(path, Query::Of(target)));
   base::MutexLock lock(mu_);
-  if (answers_.size() >= kMostAnswers) answers_.clear();
+  if (answers_.size() >= kMaxAnswers) answers_.clear();
   // Long responses, such as a call's tokens, are not cached.
   if (text.size() < (1 << 20)) answers_[key] = {clock_.Now(), text};
   return text;
@@ -199,10 +199,10 @@ absl::StatusOr<value> RunView::Config() const {
 }
 
 absl::StatusOr<value> RunView::Curves(const Query& query) {
-  INGOT_ASSIGN_OR_RETURN(const CurveWish wish, CurveWish::Of(query));
+  INGOT_ASSIGN_OR_RETURN(const CurveQuery curve_query, CurveQuery::Of(query));
   object curves;
-  for (const std::string& name : wish.names) {
-    curves[SafeText(name)] = CurveJson(RecordOf(name, rows_, &warm_start_).CurveOf(name, wish.points));
+  for (const std::string& name : curve_query.names) {
+    curves[SafeText(name)] = CurveJson(RecordOf(name, rows_, &warm_start_).CurveOf(name, curve_query.points));
   }
   return object{{"rows", rows_.size()}, {"curves", std::move(curves)}};
 }
@@ -268,8 +268,8 @@ object RunView::Tokens(const std::vector<Row>& rows, datapool::Client* pool) {
     merged += row.Get("tree/merged_tokens");
     computed += row.Get("tree/computed_tokens", row.Get("tree/merged_tokens"));
   }
-  std::vector<int64_t> closed = journal_.InState(GroupState::kDropped, kMostCounted);
-  const std::vector<int64_t> failed = journal_.InState(GroupState::kFailed, kMostCounted);
+  std::vector<int64_t> closed = journal_.InState(GroupState::kDropped, kMaxCounted);
+  const std::vector<int64_t> failed = journal_.InState(GroupState::kFailed, kMaxCounted);
   closed.insert(closed.end(), failed.begin(), failed.end());
   size_t read = 0, counted = 0, deleted = 0;
   int64_t dropped = 0;

@@ -21,7 +21,7 @@ namespace {
 using base::json::array;
 using base::json::object;
 
-constexpr size_t kMostDelivered = 64 * 1024;  // limit in bytes on a delivered message
+constexpr size_t kMaxDelivered = 64 * 1024;  // limit in bytes on a delivered message
 
 double Seconds(int64_t from, int64_t to) {
   return from == 0 || to == 0 ? 0 : static_cast<double>(std::max<int64_t>(0, to - from)) * 1e-9;
@@ -42,7 +42,7 @@ base::json::value Safe(const base::json::value& value) {
 }
 
 base::json::value Delivered(const std::string& text) {
-  if (text.empty() || text.size() > kMostDelivered) return nullptr;
+  if (text.empty() || text.size() > kMaxDelivered) return nullptr;
   const absl::StatusOr<base::json::value> message = base::ParseJson(text);
   return message.ok() ? Safe(*message) : base::json::value(nullptr);
 }

@@ -82,7 +82,7 @@ std::map<std::string, double> CausesWithin(const v1::EpisodeTree& episode, int64
   return causes;
 }
 
-std::string HeldUpBy(const v1::EpisodeTree& episode, int64_t now_ns, bool engines_rest) {
+std::string DescribeTimeSpent(const v1::EpisodeTree& episode, int64_t now_ns, bool engines_rest) {
   const int64_t opened = episode.episode().opened_unix_ns();
   int64_t ended = opened;
   for (const v1::Call& call : episode.calls()) ended = std::max(ended, call.times().end_unix_ns());

@@ -38,6 +38,6 @@ std::map<std::string, double> CausesWithin(const v1::EpisodeTree& episode, int64
 // Describes how a running episode has spent its time so far, largest part first: "agent and its tools 31 s, engine:
 // decoding 4 s". A call is recorded when it ends. If `engines_rest` is true, no engine has a call, so the time after
 // the last call is attributed to the agent. Pure.
-std::string HeldUpBy(const v1::EpisodeTree& episode, int64_t now_ns, bool engines_rest);
+std::string DescribeTimeSpent(const v1::EpisodeTree& episode, int64_t now_ns, bool engines_rest);
 
 }  // namespace ingot::view

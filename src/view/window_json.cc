@@ -121,7 +121,7 @@ std::string NamedCause(const Samples& samples, datapool::Client& pool, int64_t n
   const absl::StatusOr<v1::EpisodeTree> tree = pool.GetEpisode(request);
   if (!tree.ok()) return "";
   return absl::StrCat("; sample ", samples.oldest_sample, ", ", tree->calls_size(),
-                      " calls: ", HeldUpBy(*tree, now_ns, engines_rest));
+                      " calls: ", DescribeTimeSpent(*tree, now_ns, engines_rest));
 }
 
 }  // namespace
@@ -130,7 +130,7 @@ absl::StatusOr<object> WindowJson(const RunFacts& facts, const Journal& journal,
                                   bool engines_rest) {
   std::vector<JournalGroup> groups = journal.FromHead();
   const int64_t head = groups.empty() ? journal.next_group() : groups.front().group_id;
-  if (groups.size() > kMostGroups) groups.resize(kMostGroups);
+  if (groups.size() > kMaxGroups) groups.resize(kMaxGroups);
   std::map<int64_t, Samples> samples;
   if (!groups.empty()) {
     INGOT_ASSIGN_OR_RETURN(samples, ReadSamples(pool, head, groups.back().group_id, now_ns));
@@ -145,7 +145,7 @@ absl::StatusOr<object> WindowJson(const RunFacts& facts, const Journal& journal,
     const double age = AgeSeconds(group.admitted_ns, until);
     const bool straggles = group.state == GroupState::kOpen && median > 0 && age > 2 * median;
     std::string cause = CauseOf(group, own);
-    if (straggles && named < kMostNamed && !own.oldest_id.empty()) {
+    if (straggles && named < kMaxNamed && !own.oldest_id.empty()) {
       ++named;
       cause += NamedCause(own, pool, now_ns, engines_rest);
     }

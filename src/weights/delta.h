@@ -64,7 +64,7 @@ absl::StatusOr<EncodedDelta> Encode(const Snapshot* base, const Snapshot& target
                                     const CodecOptions& options = {});
 
 // Returns a full copy that an engine holds next to its live version until Release.
-absl::StatusOr<EncodedDelta> EncodeBeside(const Snapshot& target, const CodecOptions& options = {});
+absl::StatusOr<EncodedDelta> EncodeHeld(const Snapshot& target, const CodecOptions& options = {});
 
 // Returns the full copy that corresponds to a delta with payloads stored elsewhere. It has no payloads either.
 EncodedDelta NameFull(const EncodedDelta& delta, bool retain);

@@ -15,7 +15,7 @@
 namespace ingot::weights {
 namespace {
 
-constexpr int kFewestSliceBits = 6, kMostSliceBits = 30;
+constexpr int kFewestSliceBits = 6, kMaxSliceBits = 30;
 
 // Decodes one payload. All sizes were already checked against the manifest.
 class TensorDecoder {
@@ -108,7 +108,7 @@ class TensorDecoder {
   absl::StatusOr<uint64_t> DecodeUlp(std::string_view body, std::span<const std::byte> base, std::span<std::byte> out) {
     if (body.empty()) return absl::DataLossError("payload of changed words is empty");
     const int bits = static_cast<unsigned char>(body[0]);
-    if (bits < kFewestSliceBits || bits > kMostSliceBits) {
+    if (bits < kFewestSliceBits || bits > kMaxSliceBits) {
       return absl::DataLossError(absl::StrCat("payload has slices of 2^", bits, " words"));
     }
     const size_t slice_bytes = static_cast<size_t>(kWordBytes) << bits;

@@ -267,7 +267,7 @@ double Density(const Snapshot* base, const Snapshot& target) {
   return all == 0 ? 0 : static_cast<double>(changed) / static_cast<double>(all);
 }
 
-absl::StatusOr<EncodedDelta> EncodeBeside(const Snapshot& target, const CodecOptions& options) {
+absl::StatusOr<EncodedDelta> EncodeHeld(const Snapshot& target, const CodecOptions& options) {
   INGOT_ASSIGN_OR_RETURN(EncodedDelta delta, Encode(nullptr, target, /*retain=*/true, options));
   delta.header.set_beside(true);
   delta.header.set_checksum(HeaderChecksum(delta.header));

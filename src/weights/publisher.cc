@@ -65,9 +65,9 @@ bool Publisher::WaitUntil(std::chrono::nanoseconds deadline, const std::function
   return true;
 }
 
-Publisher::AskedEngines Publisher::Ask(const std::shared_ptr<Update>& update, bool retain) {
+Publisher::PublishTargets Publisher::Schedule(const std::shared_ptr<Update>& update, bool retain) {
   const int64_t version = update->snapshot->version();
-  AskedEngines asked;
+  PublishTargets targets;
   base::MutexLock lock(mu_);
   const bool again = newest_ == update;
   newest_ = update;
@@ -80,13 +80,13 @@ Publisher::AskedEngines Publisher::Ask(const std::shared_ptr<Update>& update, bo
       engine->full_copies = 0;
     }
     if (engine->leased || engine->attempted == 0) {
-      asked.needed.push_back(engine.get());
+      targets.needed.push_back(engine.get());
     } else {
-      asked.others.push_back(engine.get());
+      targets.others.push_back(engine.get());
     }
   }
   ScheduleAll();
-  return asked;
+  return targets;
 }
 
 absl::StatusOr<PublishStats> Publisher::Publish(std::shared_ptr<const Snapshot> snapshot, bool retain) {
@@ -102,7 +102,7 @@ absl::StatusOr<PublishStats> Publisher::Publish(std::shared_ptr<const Snapshot> 
   stats.full_bytes = update->snapshot->total_bytes();
   stats.encode_ms = Milliseconds(encoded - start);
 
-  const AskedEngines asked = Ask(update, retain);
+  const PublishTargets targets = Schedule(update, retain);
   if (before != update->snapshot && !update->delta.has_value()) {
     update->density = Density(before.get(), *update->snapshot);  // while the engines apply the version
   }
@@ -117,14 +117,14 @@ absl::StatusOr<PublishStats> Publisher::Publish(std::shared_ptr<const Snapshot> 
   base::Wait wait(absl::StrCat("engines to take version ", stats.version), base::WaitKind::kWork);
   const auto needed = [&]() {
     std::vector<std::string> names;
-    for (const Engine* engine : asked.needed) {
+    for (const Engine* engine : targets.needed) {
       if (!answered(engine)) names.push_back(engine->name);
     }
     if (!names.empty()) wait.Because(absl::StrCat(absl::StrJoin(names, ", "), " to take version ", stats.version));
     return names.empty();
   };
   if (!WaitUntil(deadline, needed)) {
-    for (Engine* engine : asked.needed) {
+    for (Engine* engine : targets.needed) {
       if (answered(engine) || !engine->leased) continue;
       EndLease(*engine);
       INGOT_LOG(warn, "engine {} did not confirm version {} within {} ms and loses its lease", engine->name,
@@ -137,7 +137,7 @@ absl::StatusOr<PublishStats> Publisher::Publish(std::shared_ptr<const Snapshot> 
   if (!any_leased()) {
     // A new deadline, because the wait above may have exhausted the first one.
     WaitUntil(clock_.Now() + options_.deadline,
-              [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return any_leased() || all_answered(asked.others); });
+              [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return any_leased() || all_answered(targets.others); });
   }
   if (!any_leased()) return NoLeaseError(stats.version);
   stats.retained = retain;

@@ -129,24 +129,24 @@ class Publisher {
   Job Begin(Engine& engine) ABSL_LOCKS_EXCLUDED(mu_);
   void SendUpdate(Engine& engine, Job job) ABSL_LOCKS_EXCLUDED(mu_);
   void SendRelease(Engine& engine, int64_t version) ABSL_LOCKS_EXCLUDED(mu_);
-  void AskVersion(Engine& engine) ABSL_LOCKS_EXCLUDED(mu_);
+  void QueryVersion(Engine& engine) ABSL_LOCKS_EXCLUDED(mu_);
   // Sends a full copy, and the versions in `retained` that the engine lacks.
   absl::StatusOr<v1::UpdateWeightsResponse> SendFull(Engine& engine, Update& update, RetainedUpdates retained)
       ABSL_LOCKS_EXCLUDED(mu_);
   // Sends a version for the engine to hold next to the newest.
-  absl::Status SendBeside(Engine& engine, Update& update) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status SendHeld(Engine& engine, Update& update) ABSL_LOCKS_EXCLUDED(mu_);
   // Sends the retained versions. Removes those that the engine will not hold from `retained`.
   absl::Status SendRetained(Engine& engine, RetainedUpdates* retained) ABSL_LOCKS_EXCLUDED(mu_);
   void RecordConfirmed(Engine& engine, const std::shared_ptr<Update>& update, const v1::UpdateWeightsResponse& response,
                        bool full) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void EndLease(Engine& engine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The engines involved in a Publish. Engines are never removed.
-  struct AskedEngines {
+  struct PublishTargets {
     std::vector<Engine*> needed;  // leased or joining
     std::vector<Engine*> others;  // lost: waited for only if no engine is leased
   };
   // Makes the update the newest, and schedules it for every engine.
-  AskedEngines Ask(const std::shared_ptr<Update>& update, bool retain) ABSL_LOCKS_EXCLUDED(mu_);
+  PublishTargets Schedule(const std::shared_ptr<Update>& update, bool retain) ABSL_LOCKS_EXCLUDED(mu_);
   // Adds the leased engines' answers to `stats`. `encoded` is the time when the update was ready.
   void AddAnswers(const Update& update, std::chrono::nanoseconds encoded, PublishStats& stats)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -41,7 +41,7 @@ struct Publisher::Update {
     return NameFull(snapshot->elsewhere(), retains);
   }
 
-  absl::StatusOr<std::shared_ptr<const EncodedDelta>> CopyBeside() {
+  absl::StatusOr<std::shared_ptr<const EncodedDelta>> CopyToHold() {
     base::MutexLock lock(mu);
     std::shared_ptr<const EncodedDelta> copy = beside.lock();
     if (copy == nullptr) {

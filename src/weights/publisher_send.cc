@@ -42,7 +42,7 @@ void Publisher::Serve(Engine& engine) {
         SendUpdate(engine, std::move(job));
         break;
       case Job::Kind::kAsk:
-        AskVersion(engine);
+        QueryVersion(engine);
         break;
     }
   }
@@ -162,9 +162,9 @@ absl::StatusOr<v1::UpdateWeightsResponse> Publisher::SendFull(Engine& engine, Up
   return response;
 }
 
-absl::Status Publisher::SendBeside(Engine& engine, Update& update) {
+absl::Status Publisher::SendHeld(Engine& engine, Update& update) {
   if (engine.sink->SharesMemory()) return engine.sink->Share(update.snapshot, Place::kBeside).status();
-  INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<const EncodedDelta> copy, update.CopyBeside());
+  INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<const EncodedDelta> copy, update.CopyToHold());
   return engine.sink->Update(*copy).status();
 }
 
@@ -181,7 +181,7 @@ absl::Status Publisher::SendRetained(Engine& engine, RetainedUpdates* retained) 
       ++it;
       continue;
     }
-    const absl::Status sent = SendBeside(engine, *update);
+    const absl::Status sent = SendHeld(engine, *update);
     if (sent.ok()) {
       ++it;
       continue;
@@ -205,7 +205,7 @@ void Publisher::SendRelease(Engine& engine, int64_t version) {
   changed_.SignalAll();
 }
 
-void Publisher::AskVersion(Engine& engine) {
+void Publisher::QueryVersion(Engine& engine) {
   const absl::StatusOr<int64_t> version = engine.sink->LiveVersion();
   base::MutexLock lock(mu_);
   engine.busy = false;

@@ -66,7 +66,7 @@ TEST(Printable, ErrorsShowNoMoreThanTheBeginningOfAText) {
 TEST(Printable, AMessageKeepsItsBeginningAndItsEnd) {
   EXPECT_EQ(CutMessage(std::string(1000, 'x')), std::string(1000, 'x'));
   const std::string cut = CutMessage("task 7: '" + std::string(70'000, 'x') + "' is no date: write one");
-  EXPECT_LE(cut.size(), kMostMessage);
+  EXPECT_LE(cut.size(), kMaxMessage);
   EXPECT_TRUE(cut.starts_with("task 7: 'xx"));
   EXPECT_NE(cut.find(" .. (70032 bytes) .. "), std::string::npos) << cut;
   EXPECT_TRUE(cut.ends_with("xx' is no date: write one"));

@@ -34,17 +34,17 @@ TEST(TagBound, FurtherValuesOfALabelAreOneMean) {
 }
 
 TEST(TagBound, ProductsOfLabelsAreBoundedToo) {
-  constexpr int kMost = 20;
-  TagBound bound(kMost);
+  constexpr int kMax = 20;
+  TagBound bound(kMax);
   std::set<std::string> names;
-  for (int i = 0; i < 3 * kMost; ++i) {
-    for (int k = 0; k < 3 * kMost; ++k) {
+  for (int i = 0; i < 3 * kMax; ++i) {
+    for (int k = 0; k < 3 * kMax; ++k) {
       for (const auto& [name, value] : bound.Bound({{absl::StrCat("signal/s", i, "@domain:d", k), 1}}).scalars) {
         names.insert(name);
       }
     }
   }
-  EXPECT_LE(names.size(), 10u * kMost + 1);
+  EXPECT_LE(names.size(), 10u * kMax + 1);
   EXPECT_TRUE(names.contains("signal/other@domain:other"));
 }
 

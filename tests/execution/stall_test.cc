@@ -146,12 +146,12 @@ TEST_F(StallTest, AFormOfTooManyPartsIsRejected) {
     return body + "--b--\r\n";
   };
   const std::string type = "multipart/form-data; boundary=b";
-  EXPECT_EQ(ReadForm(type, form(kMostParts))->size(), static_cast<size_t>(kMostParts));
-  EXPECT_THAT(std::string(ReadForm(type, form(kMostParts + 1)).status().message()), HasSubstr("over 4096 parts"));
+  EXPECT_EQ(ReadForm(type, form(kMaxParts))->size(), static_cast<size_t>(kMaxParts));
+  EXPECT_THAT(std::string(ReadForm(type, form(kMaxParts + 1)).status().message()), HasSubstr("over 4096 parts"));
   const E2bSandbox sandbox = Open();
   EXPECT_EQ(Ask("POST", "/files", form(100'000), With(sandbox, type)).status, 400);
   object files;
-  for (size_t i = 0; i <= kMostNames; ++i) files[std::to_string(i)] = "x";
+  for (size_t i = 0; i <= kMaxNames; ++i) files[std::to_string(i)] = "x";
   const http::Reply batch = Ask("POST", "/ingot/v1/execute",
                                 base::PrintJson({{"command", base::json::array{"true"}}, {"files", std::move(files)}}));
   EXPECT_EQ(batch.status, 400);

@@ -44,7 +44,7 @@ class HistoryTest : public ::testing::Test {
     const History::Match match = history_.Find(asked, keys);
     const std::string id = "call" + std::to_string(history_.size());
     const int32_t token = static_cast<int32_t>(history_.size());
-    return history_.Add(AskedKey::Of(keys), delivered,
+    return history_.Add(RequestKey::Of(keys), delivered,
                         {.call_id = id,
                          .parent = match.parent,
                          .prompt = {PromptSegment(std::vector<int32_t>{100 + token})},
@@ -312,7 +312,7 @@ TEST_F(HistoryTest, DeliveredWordsComeBackAfterEqualPrefixes) {
   echoed.tool_calls[0].arguments_json = R"({"path":"/et"})";
   const Conversation asked{{user_}, {}};
   const ConversationKeys keys = ConversationKeys::Of(asked);
-  history_.Add(AskedKey::Of(keys), cut,
+  history_.Add(RequestKey::Of(keys), cut,
                {.call_id = "cut",
                 .parent = -1,
                 .prompt = {},

@@ -225,15 +225,15 @@ TEST(Incarnations, ToldApartByTheOrderInWhichTheyWereSeen) {
 
 TEST(Incarnations, AreForgottenBeyondTheirLimits) {
   Incarnations seen;
-  for (size_t i = 0; i <= Incarnations::kMostPast + 1; ++i) seen.See("agents", std::to_string(i));
+  for (size_t i = 0; i <= Incarnations::kMaxPast + 1; ++i) seen.See("agents", std::to_string(i));
   EXPECT_EQ(seen.See("agents", "1"), Incarnations::Start::kPast);
   EXPECT_EQ(seen.See("agents", "0"), Incarnations::Start::kNewer) << "it is forgotten";
   seen.See("silent", "1");
-  for (size_t i = 0; i < 2 * Incarnations::kMostRunners; ++i) {
+  for (size_t i = 0; i < 2 * Incarnations::kMaxRunners; ++i) {
     seen.See("outside " + std::to_string(i), "1");
     seen.See("agents", "0");
   }
-  EXPECT_EQ(seen.runners(), Incarnations::kMostRunners);
+  EXPECT_EQ(seen.runners(), Incarnations::kMaxRunners);
   EXPECT_EQ(seen.NewestOf("silent"), std::nullopt);
   EXPECT_EQ(seen.NewestOf("agents"), "0") << "it was seen all the time";
 }

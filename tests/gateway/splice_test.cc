@@ -289,7 +289,7 @@ TEST(Splice, APlanWaitsForCallsThatAreBeingFinishedAlone) {
     delivered.content = text;
     Continuation continued;
     continued.keys = asked_keys;
-    continued.asked = AskedKey::Of(asked_keys);
+    continued.asked = RequestKey::Of(asked_keys);
     episode->AddToHistory(continued, delivered,
                           {.call_id = id,
                            .parent = -1,
@@ -314,10 +314,10 @@ TEST(Splice, APlanWaitsForCallsThatAreBeingFinishedAlone) {
   };
   EXPECT_EQ(plan().match.parent, -1) << "it may sample for long";
   looked.WaitAndClear();
-  episode->FinishCall(call, AskedKey::Of(sent_keys).key);
+  episode->FinishCall(call, RequestKey::Of(sent_keys).key);
   EXPECT_EQ(plan().match.parent, -1) << "it was asked something else";
   looked.WaitAndClear();
-  episode->FinishCall(call, AskedKey::Of(asked_keys).key);
+  episode->FinishCall(call, RequestKey::Of(asked_keys).key);
   std::thread finisher([&] {
     looked.WaitAndClear();
     add("finished", "Yes.");

@@ -223,8 +223,8 @@ TEST(SystemLimits, TooManyConnectionsAreNamedWithWhatToSet) {
 }
 
 TEST(SystemLimits, AServerThatNamesNoNumberKeepsToTheHardLimit) {
-  EXPECT_EQ(ConnectionsWithin(UINT64_MAX), kMostConnections);
-  EXPECT_EQ(ConnectionsWithin(1 << 20), kMostConnections);
+  EXPECT_EQ(ConnectionsWithin(UINT64_MAX), kMaxConnections);
+  EXPECT_EQ(ConnectionsWithin(1 << 20), kMaxConnections);
   EXPECT_EQ(ConnectionsWithin(4096), 4096 - kOtherFiles);
   EXPECT_EQ(ConnectionsWithin(600), 300) << "half, where the other half does for files that are no connections";
   EXPECT_EQ(ConnectionsWithin(1), 1);

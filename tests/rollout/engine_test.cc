@@ -442,7 +442,7 @@ TEST(EngineTest, AVersionHeldBesideServesRequestsPinnedToIt) {
   Collect early, pinned, following;
   auto none = rig.engine->Generate(Ask({1}, 3, 1, 1), early.OnChunk());
   EXPECT_EQ(early.Wait().code(), absl::StatusCode::kUnavailable) << "it may come yet";
-  const auto beside = [](int64_t version) { return *weights::EncodeBeside(*FakeSnapshot(version, 1000 + version)); };
+  const auto beside = [](int64_t version) { return *weights::EncodeHeld(*FakeSnapshot(version, 1000 + version)); };
   auto waits = rig.engine->Generate(Ask({1}, 3), following.OnChunk());
   ASSERT_EQ(rig.engine->Update(beside(1)).status(), absl::OkStatus());
   EXPECT_EQ(rig.engine->Update(beside(1))->version(), 1) << "told again";
@@ -458,7 +458,7 @@ TEST(EngineTest, AVersionHeldBesideServesRequestsPinnedToIt) {
   EXPECT_EQ(rig.engine->Update(beside(2)).status().code(), absl::StatusCode::kResourceExhausted);
   // A new version of the same number replaces it.
   const auto anew = FakeSnapshot(1, 7);
-  ASSERT_EQ(rig.engine->Update(*weights::EncodeBeside(*anew)).status(), absl::OkStatus());
+  ASSERT_EQ(rig.engine->Update(*weights::EncodeHeld(*anew)).status(), absl::OkStatus());
   EXPECT_EQ(rig.engine->HeldVersions()->front(), (weights::HeldVersion{1, anew->checksum()}));
   // A release frees it. A version to be held beside is a full copy.
   ASSERT_EQ(rig.engine->Release(1), absl::OkStatus());
@@ -573,11 +573,11 @@ TEST(EngineTest, PinnedRequestsGetTheLatestUpdateOfAVersionNumber) {
     EXPECT_THAT(*rig.engine->HeldVersions(), testing::ElementsAre(weights::HeldVersion{1, snapshot->checksum()}));
   };
   const auto beside = FakeSnapshot(1, 7), live = FakeSnapshot(1, 9);
-  ASSERT_EQ(rig.engine->Update(*weights::EncodeBeside(*beside)).status(), absl::OkStatus());
+  ASSERT_EQ(rig.engine->Update(*weights::EncodeHeld(*beside)).status(), absl::OkStatus());
   expect_pinned_to(beside);
   ASSERT_EQ(rig.engine->Update(*weights::Encode(nullptr, *live, /*retain=*/false)).status(), absl::OkStatus());
   expect_pinned_to(live);
-  ASSERT_EQ(rig.engine->Update(*weights::EncodeBeside(*beside)).status(), absl::OkStatus());
+  ASSERT_EQ(rig.engine->Update(*weights::EncodeHeld(*beside)).status(), absl::OkStatus());
   ASSERT_EQ(rig.engine->Update(*weights::Encode(nullptr, *live, /*retain=*/false)).status(), absl::OkStatus());
   expect_pinned_to(live);  // although it was live already
 }
@@ -587,7 +587,7 @@ TEST(EngineTest, ACancelledUpdateChangesNothing) {
   int loads = 0;
   rig.runner->after_load = [&] { ++loads; };
   const weights::EncodedDelta update = *weights::Encode(nullptr, *FakeSnapshot(5, 1005), /*retain=*/true);
-  const weights::EncodedDelta beside = *weights::EncodeBeside(*FakeSnapshot(3, 1003));
+  const weights::EncodedDelta beside = *weights::EncodeHeld(*FakeSnapshot(3, 1003));
   for (const weights::EncodedDelta* delta : {&update, &beside}) {
     // Before its turn, and during the load.
     EXPECT_EQ(rig.engine->UpdateUnless(*delta, [] { return true; }).status().code(), absl::StatusCode::kCancelled);

@@ -191,7 +191,7 @@ TEST(RolloutGrpcTest, AnUpdateLargerThanTheModelIsRejected) {
   Remote remote;
   const std::vector<std::byte> zeros(16 << 20);
   const auto large = *weights::Snapshot::Copy(2, {{"w", "F32", {4 << 20}, zeros}});
-  for (const auto& delta : {*weights::Encode(nullptr, *large, false), *weights::EncodeBeside(*large)}) {
+  for (const auto& delta : {*weights::Encode(nullptr, *large, false), *weights::EncodeHeld(*large)}) {
     ASSERT_LT(delta.wire_bytes(), 10000);
     const auto sink = *weights::NewGrpcSink(remote.channel);
     for (weights::Sink* to : {sink.get(), static_cast<weights::Sink*>(remote.engine.get())}) {

@@ -31,7 +31,7 @@ class BranchingTest : public testing::Test {
       ASSERT_TRUE(scheduler_->MarkVersionLive(0).ok());
     }
   }
-  // nullopt = nothing waits for this asker.
+  // nullopt = nothing waits for this requester.
   std::optional<v1::Ticket> Admit(const std::string& runner = "r", const std::string& scaffold = "s") {
     v1::AdmitRequest request;
     request.set_runner(runner);

@@ -106,7 +106,7 @@ INSTANTIATE_TEST_SUITE_P(, Goldens, ::testing::ValuesIn(model::testing::kGoldens
 
 // Every way of computing log-probs, and all of them after the folder is saved and loaded again.
 void ExpectTheirs(const std::string& name, const model::ModelFolder& folder, const GoldenCalls& golden) {
-  constexpr double kMost = 1e-5;
+  constexpr double kMax = 1e-5;
   const std::string again = ::testing::TempDir() + "/golden_again_" + std::to_string(getpid());
   ASSERT_EQ(model::SaveModelDir(again, folder.config, folder.parameters), absl::OkStatus());
   const auto reloaded = model::LoadModelDir(again);
@@ -123,7 +123,7 @@ void ExpectTheirs(const std::string& name, const model::ModelFolder& folder, con
                                 golden.Gap(OfTheTrainer(*reloaded, golden.calls, cut, true)));
   std::cout << name << ": largest difference in rollout " << rollout << ", scored " << scored << ", in parts "
             << in_parts << ", trained " << trained << ", saved and loaded again " << after << "\n";
-  for (const double gap : {rollout, scored, in_parts, trained, after}) EXPECT_LT(gap, kMost);
+  for (const double gap : {rollout, scored, in_parts, trained, after}) EXPECT_LT(gap, kMax);
 }
 
 TEST_P(Goldens, RolloutAndTrainingGiveTheLogprobsOfTransformers) {

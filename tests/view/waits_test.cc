@@ -38,22 +38,23 @@ TEST(CausesWithin, EveryInstantHasOneCause) {
               UnorderedElementsAre(Pair("engine: decoding", DoubleNear(1, 1e-9))));
 }
 
-TEST(HeldUpBy, NamesTheLongestCauseFirstAndTheTimeAfterTheLastCall) {
+TEST(DescribeTimeSpent, NamesTheLongestCauseFirstAndTheTimeAfterTheLastCall) {
   v1::EpisodeTree tree;
   tree.mutable_episode()->set_opened_unix_ns(10 * kSecond);
-  EXPECT_EQ(HeldUpBy(tree, 12 * kSecond, true), "agent and its tools 2.0 s");
+  EXPECT_EQ(DescribeTimeSpent(tree, 12 * kSecond, true), "agent and its tools 2.0 s");
   AddCall(tree, 11, 12, 16);
   AddCall(tree, 17, 17.5, 18);
-  EXPECT_EQ(HeldUpBy(tree, 48 * kSecond, true),
+  EXPECT_EQ(DescribeTimeSpent(tree, 48 * kSecond, true),
             "agent and its tools 32 s, engine: decoding 4.5 s, engine: queue and prompt 1.5 s");
   EXPECT_EQ(
-      HeldUpBy(tree, 48 * kSecond, false),
+      DescribeTimeSpent(tree, 48 * kSecond, false),
       "an agent at work, or a call that has not ended 30 s, engine: decoding 4.5 s, agent and its tools 2.0 s, engine: "
       "queue and prompt 1.5 s");
   v1::EpisodeTree quick;
   quick.mutable_episode()->set_opened_unix_ns(10 * kSecond);
   AddCall(quick, 10, 11, 11.02);
-  EXPECT_EQ(HeldUpBy(quick, 11'020'000'000, true), "engine: queue and prompt 1.0 s");  // 0.02 s are not worth a word
+  EXPECT_EQ(DescribeTimeSpent(quick, 11'020'000'000, true),
+            "engine: queue and prompt 1.0 s");  // 0.02 s are not worth a word
 }
 
 TEST(Waits, OfABatchAddUpToTheWaitWhatever) {

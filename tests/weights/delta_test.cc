@@ -88,7 +88,7 @@ TEST(Delta, CountsChangedElementsAndSharesUnchangedTensors) {
   tensors.bytes[1][1] = 'z';  // both bytes of element 0
   tensors.bytes[1][1998] = 'z';
   const auto target = tensors.TakeSnapshot(2);
-  const auto beside = EncodeBeside(*target);
+  const auto beside = EncodeHeld(*target);
   ASSERT_TRUE(beside.ok());
   EXPECT_TRUE(beside->header.retain() && beside->header.beside() && IsFullCopy(beside->header));
   EXPECT_TRUE(SameWeights(**Apply(nullptr, *beside), *target));

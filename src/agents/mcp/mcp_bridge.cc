@@ -24,8 +24,8 @@
 namespace ingot::agents {
 namespace {
 
-constexpr size_t kMostWaiting = 256 * 1024;       // limit on unread stream bytes per request
-constexpr size_t kMostAnswer = size_t{64} << 20;  // limit in bytes on a response that is not a stream
+constexpr size_t kMaxWaiting = 256 * 1024;       // limit on unread stream bytes per request
+constexpr size_t kMaxAnswer = size_t{64} << 20;  // limit in bytes on a response that is not a stream
 constexpr std::chrono::milliseconds kConnect{10'000};
 constexpr std::array kPassedOn = {"Accept", "Content-Type", "Mcp-Session-Id", "Mcp-Protocol-Version", "Last-Event-ID"};
 
@@ -127,8 +127,8 @@ class RepeatedExchange final : public http::Exchange, public std::enable_shared_
   bool Add(std::string_view bytes) {
     {
       base::MutexLock lock(mu_);
-      while (is_stream_ && !gone_ && waiting_.size() > kMostWaiting) read_.Wait(mu_);
-      if (gone_ || (!is_stream_ && waiting_.size() + bytes.size() > kMostAnswer)) return false;
+      while (is_stream_ && !gone_ && waiting_.size() > kMaxWaiting) read_.Wait(mu_);
+      if (gone_ || (!is_stream_ && waiting_.size() + bytes.size() > kMaxAnswer)) return false;
       waiting_ += bytes;
       if (!is_stream_) return true;
     }
@@ -237,7 +237,7 @@ class McpBridge::Impl final : public http::Handler {
  private:
   // Runs the work on a thread. Returns false if too many requests to this target are running.
   bool Post(const std::shared_ptr<Target>& target, std::function<void()> work) {
-    if (target->requests.fetch_add(1) >= kMostRequests) {
+    if (target->requests.fetch_add(1) >= kMaxRequests) {
       target->requests.fetch_sub(1);
       return false;
     }

@@ -5,7 +5,7 @@
 //
 // It forwards only the headers defined by MCP's streamable HTTP transport and adds the recipe's headers, so their
 // secrets never enter the sandbox. A sandbox reaches only this one URL, regardless of the path it requests. Server-sent
-// events are forwarded as they arrive. Each request in flight uses a thread, up to kMostRequests per sandbox and
+// events are forwarded as they arrive. Each request in flight uses a thread, up to kMaxRequests per sandbox and
 // server. Thread safe.
 #pragma once
 
@@ -20,7 +20,7 @@ namespace ingot::agents {
 
 class McpBridge {
  public:
-  static constexpr int kMostRequests = 32;
+  static constexpr int kMaxRequests = 32;
 
   // Returns UNAVAILABLE if it cannot listen.
   static absl::StatusOr<std::unique_ptr<McpBridge>> Make();

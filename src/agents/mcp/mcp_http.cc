@@ -11,7 +11,7 @@
 namespace ingot::agents {
 namespace {
 
-constexpr size_t kMostGreeting = 1 << 20;  // limit in bytes on the answer to `initialize`
+constexpr size_t kMaxGreeting = 1 << 20;  // limit in bytes on the answer to `initialize`
 constexpr size_t kShownBody = 200;
 
 // Finds the answer in a response. The answer is either the body or the data in server-sent events.
@@ -52,7 +52,7 @@ absl::Status GreetMcpServer(http::ClientRequest request) {
   request.on_bytes = [&](std::string_view bytes) {
     body += bytes;
     answer = FindAnswer(head, body);
-    return absl::IsNotFound(answer) && body.size() < kMostGreeting;
+    return absl::IsNotFound(answer) && body.size() < kMaxGreeting;
   };
   const absl::Status sent = http::Client().Send(request).status();
   if (absl::IsNotFound(answer) && !sent.ok()) return base::Annotate(sent, http::HostOfUrl(request.url));

@@ -53,11 +53,11 @@ absl::Status CheckOneProcessFits(const RunConfig& config, const ModelSetup& mode
 
 }  // namespace
 
-absl::StatusOr<RunCheck> CheckRun(const RunConfig& config, AskedBy asked_by) {
-  const bool asked = asked_by == AskedBy::kConfigCheck;
-  const bool train = asked_by == AskedBy::kTrain || (asked && IsForOneProcess(config.cluster));
+absl::StatusOr<RunCheck> CheckRun(const RunConfig& config, RequestedBy requested_by) {
+  const bool asked = requested_by == RequestedBy::kConfigCheck;
+  const bool train = requested_by == RequestedBy::kTrain || (asked && IsForOneProcess(config.cluster));
   RunCheck check;
-  if (asked_by != AskedBy::kDryRun) INGOT_RETURN_IF_ERROR(CheckHere(config, train, check));
+  if (requested_by != RequestedBy::kDryRun) INGOT_RETURN_IF_ERROR(CheckHere(config, train, check));
   INGOT_ASSIGN_OR_RETURN(check.model, SetUpModel(config.model, check.device.torch_name));
   INGOT_RETURN_IF_ERROR(CheckModelKeys(config, check.model.shape));
   INGOT_ASSIGN_OR_RETURN(check.start, CheckStart(config, check.model.text, check.model.shape.max_position_embeddings));

@@ -14,7 +14,7 @@
 namespace ingot::app {
 
 // The command that requested the check.
-enum class AskedBy {
+enum class RequestedBy {
   kConfigCheck,  // the run's keys decide which command will start it
   kTrain,        // every role in this process; cluster.groups does not matter
   kLaunch,
@@ -29,6 +29,6 @@ struct RunCheck {
 };
 
 // Errors name the key at fault and, where there is one, the file, line, or task.
-absl::StatusOr<RunCheck> CheckRun(const RunConfig& config, AskedBy asked_by);
+absl::StatusOr<RunCheck> CheckRun(const RunConfig& config, RequestedBy requested_by);
 
 }  // namespace ingot::app

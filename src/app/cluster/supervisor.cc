@@ -320,14 +320,14 @@ absl::Status Supervisor::RestartGroup(const std::string& name, const std::string
     on_status(
         absl::StrCat(role->spec.name, " is to be started again (", role->restarts, " of ", options_.max_restarts, ")"));
   }
-  if (!lost.empty()) return GoOnWithout(lost, name, why, on_status);
+  if (!lost.empty()) return ContinueWithout(lost, name, why, on_status);
   on_status(absl::StrCat("all of ", name, " ended; they are started again together",
                          held ? absl::StrCat(" once they can succeed: ", options_.obstacle()) : ""));
   return absl::OkStatus();
 }
 
-absl::Status Supervisor::GoOnWithout(const std::vector<std::string>& lost, const std::string& name,
-                                     const std::string& why, const OnStatus& on_status) {
+absl::Status Supervisor::ContinueWithout(const std::vector<std::string>& lost, const std::string& name,
+                                         const std::string& why, const OnStatus& on_status) {
   std::erase_if(roles_,
                 [&](const Role& role) { return std::find(lost.begin(), lost.end(), role.spec.name) != lost.end(); });
   std::vector<Role*> rest;

@@ -159,8 +159,8 @@ class Supervisor {
   absl::Status Restart(Role& role, const std::string& why);
   absl::Status RestartGroup(const std::string& name, const std::string& why, const OnStatus& on_status);
   // Removes the `lost` members and renumbers the others. Returns ABORTED if too few are left.
-  absl::Status GoOnWithout(const std::vector<std::string>& lost, const std::string& name, const std::string& why,
-                           const OnStatus& on_status);
+  absl::Status ContinueWithout(const std::vector<std::string>& lost, const std::string& name, const std::string& why,
+                               const OnStatus& on_status);
   void Schedule(Role& role) const;
   absl::Status StartArrivals(const OnStatus& on_status);
   void ReportStates();

@@ -215,7 +215,7 @@ absl::StatusOr<std::unique_ptr<RunPage>> RunPage::OfAnswers(http::Options option
   return run_page;
 }
 
-absl::StatusOr<std::string> AskForLink(const std::string& folder) {
+absl::StatusOr<std::string> RequestLink(const std::string& folder) {
   INGOT_ASSIGN_OR_RETURN(const http::Answer answer, AskSocket(SocketOf(folder), kLinkPath, "the run"));
   if (answer.status != 200) return absl::UnavailableError("the run's page returned no link");
   return answer.body;

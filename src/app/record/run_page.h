@@ -50,6 +50,6 @@ class RunPage {
 
 // Returns a new link to the page served by the process that drives the run in `folder`. Returns UNAVAILABLE if no
 // process answers.
-absl::StatusOr<std::string> AskForLink(const std::string& folder);
+absl::StatusOr<std::string> RequestLink(const std::string& folder);
 
 }  // namespace ingot::app

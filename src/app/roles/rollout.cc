@@ -9,7 +9,7 @@
 #include "app/roles/role.h"
 #include "app/roles/roles.h"
 #include "app/training/weight_group_service.h"
-#include "app/training/weight_ways.h"
+#include "app/training/weight_transports.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "rollout/service.h"

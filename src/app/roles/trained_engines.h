@@ -7,7 +7,7 @@
 
 #include "app/cluster/run_registry.h"
 #include "app/roles/role.h"
-#include "app/training/weight_ways.h"
+#include "app/training/weight_transports.h"
 #include "base/executor.h"
 #include "base/mutex.h"
 #include "base/status.h"
@@ -35,7 +35,7 @@ class TrainedEngines {
   base::Executor& timers_;
   weights::Publisher publisher_;
   base::Mutex mu_;
-  WeightWays ways_ ABSL_GUARDED_BY(mu_);
+  WeightTransports ways_ ABSL_GUARDED_BY(mu_);
   std::vector<base::Timer> connecting_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -18,7 +18,7 @@
 #include "app/training/eval_grades.h"
 #include "app/training/supervised.h"
 #include "app/training/training.h"
-#include "app/training/weight_ways.h"
+#include "app/training/weight_transports.h"
 #include "base/executor.h"
 #include "base/log.h"
 #include "scheduler/grpc_client.h"

@@ -37,7 +37,7 @@ PostgresServers::PostgresServers(Options options, PostgresUrl url, const base::C
   if (!options_.watch) return;
   watcher_ = std::make_unique<base::Executor>(base::ExecutorOptions{.name = "postgres-watch", .threads = 2}, clock_);
   timer_ = watcher_->PostEvery(options_.look_every, [this] { Watch(); });
-  hung_timer_ = watcher_->PostEvery(options_.look_every, [this] { AskHung(); });
+  hung_timer_ = watcher_->PostEvery(options_.look_every, [this] { QueryHungServers(); });
 }
 
 PostgresServers::~PostgresServers() { closing_ = true; }
@@ -230,7 +230,7 @@ void PostgresServers::Watch() {
   if (slow || HasSeveral()) (void)Survey(url_.hosts, slow ? Await::kOthers : Await::kWriter);
 }
 
-void PostgresServers::AskHung() {
+void PostgresServers::QueryHungServers() {
   std::vector<PostgresHost> hosts;
   {
     base::MutexLock lock(mu_);

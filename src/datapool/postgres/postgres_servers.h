@@ -96,7 +96,7 @@ class PostgresServers {
   void LeaveOutRejected(std::vector<PostgresFound>& found) const;
   absl::Status CheckRejected(const PostgresIdentity& identity) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Watch();
-  void AskHung();
+  void QueryHungServers();
   bool HasSeveral() const;
 
   const Options options_;

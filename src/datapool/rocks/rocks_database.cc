@@ -351,7 +351,7 @@ absl::Status RocksDatabase::Damaged(const std::string& how) const {
   const std::string pool =
       shard.filename().string().starts_with("shard-") ? shard.parent_path().string() : options_.path;
   return absl::DataLossError(absl::StrCat("the pool at ", options_.path, " is damaged (", how, "): restore ", pool,
-                                          " from a copy", WayOn(pool)));
+                                          " from a copy", PoolRecoveryHint(pool)));
 }
 
 absl::Status RocksDatabase::Translate(const rocksdb::Status& status) const {

@@ -72,8 +72,8 @@ absl::StatusOr<std::vector<value>> ReadEnvelopes(std::string_view body) {
     uint32_t size = 0;
     for (int i = 1; i < 5; ++i) size = size << 8 | static_cast<uint8_t>(body[i]);
     if (body.size() - 5 < size) return absl::InvalidArgumentError("the last envelope is incomplete");
-    if (messages.size() == kMostMessages)
-      return absl::InvalidArgumentError(absl::StrCat("a request may have at most ", kMostMessages, " messages"));
+    if (messages.size() == kMaxMessages)
+      return absl::InvalidArgumentError(absl::StrCat("a request may have at most ", kMaxMessages, " messages"));
     INGOT_ASSIGN_OR_RETURN(value message, ParseBody(body.substr(5, size)));
     if ((body[0] & kEndOfStream) == 0) messages.push_back(std::move(message));
     body.remove_prefix(5 + size_t{size});

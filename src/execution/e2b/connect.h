@@ -23,8 +23,8 @@ std::string Envelope(const base::json::value& message, char flags = 0);
 // Returns a stream's last envelope, with the error that ended the stream, if any.
 std::string EndEnvelope(const absl::Status& status);
 // Returns the messages in a request body. Returns INVALID_ARGUMENT if an envelope is compressed or incomplete, a
-// message is not JSON, or there are more than kMostMessages.
-inline constexpr size_t kMostMessages = 4096;
+// message is not JSON, or there are more than kMaxMessages.
+inline constexpr size_t kMaxMessages = 4096;
 absl::StatusOr<std::vector<base::json::value>> ReadEnvelopes(std::string_view body);
 
 http::Reply ConnectReply(const absl::StatusOr<base::json::object>& answer);

@@ -44,8 +44,8 @@ struct FormFile {
   std::string_view bytes;
 };
 // Returns views into `body`. Returns INVALID_ARGUMENT if the body is incomplete, contains no file, or has more than
-// kMostParts parts. Takes linear time.
-inline constexpr int kMostParts = 4096;
+// kMaxParts parts. Takes linear time.
+inline constexpr int kMaxParts = 4096;
 absl::StatusOr<std::vector<FormFile>> ReadForm(std::string_view content_type, std::string_view body);
 
 }  // namespace ingot::execution

@@ -21,8 +21,8 @@ using base::json::value;
 // Version of the agent inside an E2B sandbox. With this version, the SDK uses octet uploads and closes stdin.
 constexpr char kEnvdVersion[] = "0.5.7";
 constexpr double kUsualSeconds = 300;
-constexpr double kMostSeconds = 24 * 3600;
-constexpr int kMostListed = 100;
+constexpr double kMaxSeconds = 24 * 3600;
+constexpr int kMaxListed = 100;
 
 std::string Time(HeldSession::Clock::time_point time) {
   return absl::FormatTime("%Y-%m-%d%ET%H:%M:%E6SZ", absl::FromChrono(time), absl::UTCTimeZone());
@@ -56,8 +56,8 @@ absl::StatusOr<double> SecondsOf(const value& request, const char* name, double 
   const value* const found = base::Find(request, name);
   if (found == nullptr || found->is_null()) return otherwise;
   const double seconds = found->is_number() ? found->to_number<double>() : -1;
-  if (seconds >= 0 && seconds <= kMostSeconds) return seconds;
-  return absl::InvalidArgumentError(absl::StrCat("'", name, "' must be seconds from 0 to ", kMostSeconds));
+  if (seconds >= 0 && seconds <= kMaxSeconds) return seconds;
+  return absl::InvalidArgumentError(absl::StrCat("'", name, "' must be seconds from 0 to ", kMaxSeconds));
 }
 
 // Rejects options that would change what a program sees. Ignoring them silently would mislead the client.
@@ -194,8 +194,8 @@ http::Reply E2bSandboxes::List(const Target& target) {
     return found == target.query.end() ? std::string() : found->second;
   };
   const std::string state = word("state"), metadata = word("metadata"), after = word("nextToken");
-  int limit = kMostListed;
-  if (int asked = 0; absl::SimpleAtoi(word("limit"), &asked) && asked > 0) limit = std::min(asked, kMostListed);
+  int limit = kMaxListed;
+  if (int asked = 0; absl::SimpleAtoi(word("limit"), &asked) && asked > 0) limit = std::min(asked, kMaxListed);
   array list;
   std::string last, next;
   for (const auto& held : store_.List()) {

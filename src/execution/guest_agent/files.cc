@@ -67,7 +67,7 @@ int ListFolder(const std::string& folder, uint32_t depth, uint32_t& entries, std
   std::vector<std::string> names;
   while (const dirent* const entry = readdir(open)) {
     if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) names.emplace_back(entry->d_name);
-    if (names.size() > kMostEntries) break;
+    if (names.size() > kMaxEntries) break;
   }
   closedir(open);
   std::sort(names.begin(), names.end());
@@ -75,7 +75,7 @@ int ListFolder(const std::string& folder, uint32_t depth, uint32_t& entries, std
     const std::string path = folder.back() == '/' ? folder + name : folder + "/" + name;
     const size_t before = answer.size();
     if (AppendEntry(path, answer) != 0) continue;  // removed in the meantime
-    if (++entries > kMostEntries || answer.size() > kMostPayload) return E2BIG;
+    if (++entries > kMaxEntries || answer.size() > kMaxPayload) return E2BIG;
     if (answer[before] == 'd' && depth > 1) {
       const int error = ListFolder(path, depth - 1, entries, answer);
       if (error == E2BIG) return error;

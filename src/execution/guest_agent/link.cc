@@ -42,7 +42,7 @@ bool Incoming::ReadMore() {
 bool Incoming::Next(FrameHeader& header, std::string_view& payload) {
   if (bytes_.size() - used_ < sizeof(header)) return false;
   memcpy(&header, bytes_.data() + used_, sizeof(header));
-  if (header.size > kMostPayload) _exit(1);
+  if (header.size > kMaxPayload) _exit(1);
   if (bytes_.size() - used_ - sizeof(header) < header.size) return false;
   payload = std::string_view(bytes_).substr(used_ + sizeof(header), header.size);
   used_ += sizeof(header) + header.size;

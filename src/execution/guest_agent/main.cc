@@ -25,12 +25,12 @@ void LeaveProgramFile() {
   }
 }
 
-void Obey(Processes& processes, Incoming& incoming) {
+void HandleRequest(Processes& processes, Incoming& incoming) {
   FrameHeader header;
   std::string_view payload;
   while (incoming.Next(header, payload)) {
     if (header.kind != FrameKind::kFile) {
-      processes.Obey(header, payload);
+      processes.HandleRequest(header, payload);
       continue;
     }
     std::string answer;
@@ -64,7 +64,7 @@ void Run() {
     }
     if (polled[0].revents != 0) {
       if (!incoming.ReadMore()) return;
-      Obey(processes, incoming);
+      HandleRequest(processes, incoming);
     }
   }
 }

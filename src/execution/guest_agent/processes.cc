@@ -19,7 +19,7 @@ namespace ingot::execution::guest_agent {
 namespace {
 
 constexpr FrameKind kKinds[3] = {FrameKind::kOutput, FrameKind::kErrors, FrameKind::kNotes};
-constexpr size_t kMostLeftBehind = 256;
+constexpr size_t kMaxLeftBehind = 256;
 
 struct Plan {
   StartFacts facts;
@@ -151,7 +151,7 @@ void Processes::Start(const FrameHeader& header, std::string_view payload) {
   Send(FrameKind::kStarted, header.id, static_cast<uint32_t>(pid), "");
 }
 
-void Processes::Obey(const FrameHeader& header, std::string_view payload) {
+void Processes::HandleRequest(const FrameHeader& header, std::string_view payload) {
   if (header.kind == FrameKind::kStart) return Start(header, payload);
   const auto found = processes_.find(header.id);
   if (found == processes_.end()) return;
@@ -212,7 +212,7 @@ void Processes::Finish(uint32_t id, Process& process, int status, const EndFacts
     // Does not read to the end of the pipe, because a daemon that holds it may write forever.
     if (process.out[i] >= 0 && ioctl(process.out[i], FIONREAD, &there) == 0) Forward(id, process, i, there);
     if (process.out[i] < 0) continue;
-    if (left_behind_.size() < kMostLeftBehind) {
+    if (left_behind_.size() < kMaxLeftBehind) {
       left_behind_.push_back(process.out[i]);
     } else {
       close(process.out[i]);

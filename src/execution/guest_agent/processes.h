@@ -15,7 +15,7 @@ namespace ingot::execution::guest_agent {
 class Processes {
  public:
   // Executes one request for a process. Ignores requests for processes that have ended.
-  void Obey(const FrameHeader& header, std::string_view payload);
+  void HandleRequest(const FrameHeader& header, std::string_view payload);
 
   // AddTo appends the pipes to poll to `polled`, which begins with the caller's descriptors. Serve handles the pipes
   // that are ready.

@@ -353,14 +353,14 @@ absl::StatusOr<std::string> PartText(const value& part, const std::string& path)
 namespace {
 
 // Returns true if the model can continue the last message.
-bool MayGoOn(const GatewayRequest& request) {
+bool MayContinue(const GatewayRequest& request) {
   if (!request.raw_prompts.empty() || request.conversation.messages.empty()) return false;
   const text::Message& last = request.conversation.messages.back();
   const bool says = last.content.find_first_not_of(" \t\r\n") != std::string::npos;
   return last.role == "assistant" && says && last.tool_calls.empty();
 }
 
-absl::Status CannotGoOn(const GatewayRequest& request) {
+absl::Status CannotContinue(const GatewayRequest& request) {
   return BadRequest(request.prompt_field,
                     absl::StrCat("the model cannot continue the last message of '", request.prompt_field,
                                  "': it must be the assistant's, with text and without tool calls"));
@@ -373,18 +373,18 @@ absl::Status CheckBegun(const GatewayRequest& request) {
                       absl::StrCat("'continue_final_message' continues the last message, but '", request.prompt_field,
                                    "' is not a conversation: leave it out, the model continues the prompt anyway"));
   }
-  return MayGoOn(request) ? absl::OkStatus() : CannotGoOn(request);
+  return MayContinue(request) ? absl::OkStatus() : CannotContinue(request);
 }
 
 }  // namespace
 
 void BeginAnswer(GatewayRequest& request) {
-  request.conversation.ends_begun = request.conversation.ends_begun || MayGoOn(request);
+  request.conversation.ends_begun = request.conversation.ends_begun || MayContinue(request);
 }
 
 absl::Status CheckEnd(const GatewayRequest& request) {
   if (!request.raw_prompts.empty() || request.conversation.ends_begun) return absl::OkStatus();
-  return request.conversation.messages.back().role == "assistant" ? CannotGoOn(request) : absl::OkStatus();
+  return request.conversation.messages.back().role == "assistant" ? CannotContinue(request) : absl::OkStatus();
 }
 
 absl::Status CheckRequest(const GatewayRequest& request) {

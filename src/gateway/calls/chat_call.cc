@@ -184,7 +184,7 @@ std::vector<std::string> ChatCall::EchoedOf(const text::Message& delivered) cons
 
 // Returns the answer, including the beginning that the client wrote.
 text::Message ChatCall::Turn() const {
-  return plan_->begun.has_value() ? GoneOn(*plan_->begun, delivery_->message()) : delivery_->message();
+  return plan_->begun.has_value() ? ContinuedMessage(*plan_->begun, delivery_->message()) : delivery_->message();
 }
 
 // Adds the call to the episode's history, with its answer or with the prefix that the client may have.
@@ -275,7 +275,7 @@ v1::Call ChatCall::Record(v1::FinishReason finish, const std::vector<SegmentRef>
   call.set_cached_tokens(generation_.cached_tokens);
   call.set_tool_call_malformed(whole && delivery_->malformed());
   if (whole && !plan_->raw) {  // a later gateway may have to continue the call
-    const AskedKey& asked = plan_->continued.asked;
+    const RequestKey& asked = plan_->continued.asked;
     call.set_asked_key(std::string(base::KeyBytes(asked.key)));
     call.set_asked_key_no_tools(std::string(base::KeyBytes(asked.no_tools)));
     call.set_prompt_text_key(plan_->text_key);

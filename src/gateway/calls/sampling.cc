@@ -40,9 +40,9 @@ int64_t CapOf(const GatewayOptions& options, v1::EpisodePurpose purpose) {
 
 void Ask(const GatewayRequest& request, int choice, v1::SamplingParams& params) {
   // A smaller temperature selects the most likely token. Engines reject values between 0 and this one.
-  constexpr double kLeastTemperature = 0.001;
+  constexpr double kMinTemperature = 0.001;
   const double temperature = request.temperature.value_or(1);
-  params.set_temperature(static_cast<float>(temperature < kLeastTemperature ? 0 : temperature));
+  params.set_temperature(static_cast<float>(temperature < kMinTemperature ? 0 : temperature));
   // For the engine, a top_p of 0 means off. For a client, it is the smallest nucleus, which has one token.
   const bool one_token = request.top_p.has_value() && *request.top_p == 0;
   params.set_top_p(static_cast<float>(one_token ? 1 : request.top_p.value_or(1)));

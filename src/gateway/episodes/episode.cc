@@ -145,7 +145,7 @@ Continuation Episode::FindContinuation(const text::Conversation& sent, const Ech
   const int parent = found.match.parent;
   found.conversation = history_.Restored(*conversation, *keys, *echoed, parent);
   found.keys = std::move(*keys);
-  found.asked = AskedKey::Of(found.keys, sent.ends_begun);
+  found.asked = RequestKey::Of(found.keys, sent.ends_begun);
   if (joined.has_value() && !found.conversation.has_value()) found.conversation = std::move(joined->conversation);
   if (parent < 0) return found;
   found.text_key = history_.text_key(parent);
@@ -196,6 +196,6 @@ std::optional<std::chrono::nanoseconds> Episode::uncalled_since() const {
   return state_ == State::kOpen && !called_ ? std::optional(opened_) : std::nullopt;
 }
 
-absl::Status Episode::Over() const { return EpisodeOver(id(), ToldOf(end_.cause(), end_detail_)); }
+absl::Status Episode::Over() const { return EpisodeOver(id(), VisibleDetail(end_.cause(), end_detail_)); }
 
 }  // namespace ingot::gateway

@@ -95,7 +95,7 @@ class Episode {
   // if the episode is ending, and 400 episode_limit if it has made max_calls calls. A session begins a new history
   // instead. Calls that end without a record do not count here or toward the fork.
   absl::StatusOr<int32_t> BeginCall(const std::shared_ptr<ChatCall>& call, std::chrono::nanoseconds now);
-  // Called when the call has finished sampling and is about to be recorded. `asked` is AskedKey::key of its request.
+  // Called when the call has finished sampling and is about to be recorded. `asked` is RequestKey::key of its request.
   void FinishCall(const std::shared_ptr<ChatCall>& call, const base::Key128& asked);
   using Unrecorded = CallNumbers::Unrecorded;
   // Ends a call that was not recorded. Frees its sequence number, unless the number is used.
@@ -153,7 +153,7 @@ class Episode {
   void CountReward(const v1::StoreRewardRequest& started);
 
   // A request to end the episode.
-  struct AskedEnd {
+  struct RequestedEnd {
     v1::EpisodeState state = v1::EPISODE_UNSPECIFIED;
     std::string detail = {};
     // If true and the episode's own reward was posted, the episode finishes with that reward instead, because the
@@ -177,13 +177,13 @@ class Episode {
     v1::StoreEndRequest request;
     std::vector<std::shared_ptr<ChatCall>> in_flight;
   };
-  absl::StatusOr<End> StartEnd(const AskedEnd& asked, std::chrono::nanoseconds timeout);
+  absl::StatusOr<End> StartEnd(const RequestedEnd& asked, std::chrono::nanoseconds timeout);
   // Returns DEADLINE_EXCEEDED if calls are still in flight after `timeout`.
   absl::Status WaitForCalls(std::chrono::nanoseconds timeout);
   void FinishEnd(bool ok);
   // A failed attempt to end the episode, which may be retried.
   struct UnfinishedEnd {
-    AskedEnd asked;
+    RequestedEnd asked;
     int tries = 0;  // failed attempts, >= 1
   };
   std::optional<UnfinishedEnd> unfinished_end() const;
@@ -255,7 +255,7 @@ std::string WithoutRejection(const std::string& detail);
 // that gateway's role; empty = unknown.
 absl::Status EpisodeElsewhere(const std::string& episode_id, const std::string& where = {});
 // Errors for requests after an episode has ended (410), and for calls aborted because it ended (409). `why` is
-// EndedEpisode::told.
+// EndedEpisode::visible_detail.
 absl::Status EpisodeOver(const std::string& episode_id, const std::string& why = {});
 absl::Status EpisodeSealed(const std::string& episode_id);
 

@@ -92,7 +92,7 @@ void Episode::NoteStored(const v1::Episode& stored) {
   earned_.NoteStored(stored);
 }
 
-absl::StatusOr<Episode::End> Episode::StartEnd(const AskedEnd& asked, std::chrono::nanoseconds timeout) {
+absl::StatusOr<Episode::End> Episode::StartEnd(const RequestedEnd& asked, std::chrono::nanoseconds timeout) {
   ResumedRequests resumed;
   base::MutexLock lock(mu_);
   if (!turns_.Await(clock_, mu_, changed_, clock_.Now() + timeout)) return StillStoring(id());

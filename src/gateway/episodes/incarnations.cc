@@ -11,13 +11,13 @@ Incarnations::Start Incarnations::See(const std::string& runner, const std::stri
   known.seen = ++requests_;
   if (is_new) {
     known.newest = incarnation;
-    if (runners_.size() > kMostRunners) ForgetOne();
+    if (runners_.size() > kMaxRunners) ForgetOne();
     return incarnation.empty() ? Start::kSame : Start::kNewer;
   }
   if (known.newest == incarnation) return Start::kSame;
   if (std::find(known.past.begin(), known.past.end(), incarnation) != known.past.end()) return Start::kPast;
   known.past.push_back(std::exchange(known.newest, incarnation));
-  if (known.past.size() > kMostPast) known.past.pop_front();
+  if (known.past.size() > kMaxPast) known.past.pop_front();
   return Start::kNewer;
 }
 

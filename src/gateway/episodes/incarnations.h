@@ -1,6 +1,6 @@
 // Tracks the incarnations (starts) of the runners that open episodes. A restarted runner sends a new incarnation, which
-// permanently ends the old one. Its late requests do not count as another start. Remembers the most recent kMostRunners
-// runners and each runner's last kMostPast incarnations. Not thread safe: the gateway holds a lock while calling it.
+// permanently ends the old one. Its late requests do not count as another start. Remembers the most recent kMaxRunners
+// runners and each runner's last kMaxPast incarnations. Not thread safe: the gateway holds a lock while calling it.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace ingot::gateway {
 
 class Incarnations {
  public:
-  static constexpr size_t kMostRunners = 1024;
-  static constexpr size_t kMostPast = 16;
+  static constexpr size_t kMaxRunners = 1024;
+  static constexpr size_t kMaxPast = 16;
 
   enum class Start {
     kSame,   // the newest incarnation, or an empty incarnation from an unknown runner

@@ -7,7 +7,7 @@
 
 namespace ingot::gateway {
 
-Episode::AskedEnd NeverCalledEnd(const Episode& episode, std::string why) {
+Episode::RequestedEnd NeverCalledEnd(const Episode& episode, std::string why) {
   // The episode counts as lost, as if its runner were gone. The sample is retried, and the attempt does not count as
   // failed.
   const bool served = episode.record().purpose() == v1::PURPOSE_SERVE;
@@ -26,7 +26,7 @@ OpenEpisodes::Known OpenEpisodes::Look(const std::string& episode_id) const {
   if (key_hash == nullptr) return {nullptr, "", "", "", losses_};
   const EndedEpisode* const ended = ends_.OfKey(*key_hash);
   const bool of_it = ended != nullptr && ended->episode_id == episode_id;
-  return {nullptr, episode_id, of_it ? ended->told : "", *key_hash, losses_};
+  return {nullptr, episode_id, of_it ? ended->visible_detail : "", *key_hash, losses_};
 }
 
 OpenEpisodes::Known OpenEpisodes::Look(const KeyHashes& hashes) const {
@@ -35,7 +35,7 @@ OpenEpisodes::Known OpenEpisodes::Look(const KeyHashes& hashes) const {
     const auto found = by_key_.find(hash);
     if (found != by_key_.end()) return {found->second, "", "", hash, losses_};
     const EndedEpisode* const ended = ends_.OfKey(hash);
-    if (ended != nullptr) return {nullptr, ended->episode_id, ended->told, hash, losses_};
+    if (ended != nullptr) return {nullptr, ended->episode_id, ended->visible_detail, hash, losses_};
   }
   return {nullptr, "", "", "", losses_};
 }
@@ -134,9 +134,9 @@ absl::StatusOr<std::shared_ptr<Episode>> OpenEpisodes::BeginOpening(const std::s
   if (auto opened_before = FindOpenByHash(key_hash)) return opened_before;
   const EndedEpisode* const ended = ends_.OfKey(key_hash);
   if (ended != nullptr) {
-    return absl::AlreadyExistsError(absl::StrCat("this opened episode ", ended->episode_id, ", which is over",
-                                                 ended->told.empty() ? "" : absl::StrCat(" (", ended->told, ")"),
-                                                 ": open another"));
+    return absl::AlreadyExistsError(absl::StrCat(
+        "this opened episode ", ended->episode_id, ", which is over",
+        ended->visible_detail.empty() ? "" : absl::StrCat(" (", ended->visible_detail, ")"), ": open another"));
   }
   opening_keys_.insert(key_hash);
   return nullptr;
@@ -236,7 +236,7 @@ void OpenEpisodes::RememberEnd(const std::string& key_hash, EndedEpisode ended, 
   ends_.Remember(key_hash, std::move(ended), free_key);
 }
 
-void OpenEpisodes::NoteUnreadEnd(const Episode& episode, const Episode::AskedEnd& asked) {
+void OpenEpisodes::NoteUnreadEnd(const Episode& episode, const Episode::RequestedEnd& asked) {
   base::MutexLock lock(mu_);
   if (!episode.taken()) unread_ends_.insert_or_assign(episode.id(), asked);
 }
@@ -259,7 +259,8 @@ std::optional<OpenEpisodes::DueEnd> OpenEpisodes::DueEndOf(const std::shared_ptr
   return DueEnd{episode, *std::move(idle)};
 }
 
-std::optional<Episode::AskedEnd> OpenEpisodes::IdleEndOf(const Episode& episode, std::chrono::nanoseconds now) const {
+std::optional<Episode::RequestedEnd> OpenEpisodes::IdleEndOf(const Episode& episode,
+                                                             std::chrono::nanoseconds now) const {
   const auto idle_since = episode.idle_since();
   const auto passed = [&](double limit) {
     return limit > 0 && idle_since.has_value() && now - *idle_since > base::FromSeconds(limit);
@@ -267,9 +268,9 @@ std::optional<Episode::AskedEnd> OpenEpisodes::IdleEndOf(const Episode& episode,
   const double limit = episode.session() ? kSessionIdleS : options_.episode_idle_s;
   const bool served = episode.record().purpose() == v1::PURPOSE_SERVE;
   if (passed(limit)) {
-    return Episode::AskedEnd{.state = served ? v1::EPISODE_FINISHED : v1::EPISODE_FAILED,
-                             .detail = absl::StrCat("no call for longer than ", limit, " s"),
-                             .finish_if_judged = !served};
+    return Episode::RequestedEnd{.state = served ? v1::EPISODE_FINISHED : v1::EPISODE_FAILED,
+                                 .detail = absl::StrCat("no call for longer than ", limit, " s"),
+                                 .finish_if_judged = !served};
   }
   const double first = options_.episode_first_call_s;
   if (!passed(first) || !episode.uncalled_since().has_value()) return std::nullopt;

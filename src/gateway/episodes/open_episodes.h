@@ -41,7 +41,7 @@ namespace ingot::gateway {
 
 // Returns the end request for an episode whose client made no call. `why` becomes its detail, which late requests
 // receive.
-Episode::AskedEnd NeverCalledEnd(const Episode& episode, std::string why);
+Episode::RequestedEnd NeverCalledEnd(const Episode& episode, std::string why);
 
 class OpenEpisodes {
  public:
@@ -53,7 +53,7 @@ class OpenEpisodes {
   struct Known {
     std::shared_ptr<Episode> open;  // null = no open episode is here; another gateway may have taken it since
     std::string ended;              // the id of the ended episode; empty = none is remembered
-    std::string told;               // EndedEpisode::told of the ended episode
+    std::string visible_detail;     // EndedEpisode::visible_detail of the ended episode
     std::string key_hash;           // of the open or ended episode
     int64_t losses = 0;             // losses() at the same moment
 
@@ -111,10 +111,10 @@ class OpenEpisodes {
   void RememberEnd(const std::string& key_hash, EndedEpisode ended, bool free_key);
   // Called when a client asked to end an episode while the pool could not report whether it has a reward. TakeDueEnds
   // will return the request later. Does nothing if another gateway took over the episode.
-  void NoteUnreadEnd(const Episode& episode, const Episode::AskedEnd& asked);
+  void NoteUnreadEnd(const Episode& episode, const Episode::RequestedEnd& asked);
   struct DueEnd {
     std::shared_ptr<Episode> episode;
-    Episode::AskedEnd asked;
+    Episode::RequestedEnd asked;
     int tries = 0;  // failed attempts
   };
   // Returns end requests for episodes that at `now` have passed a deadline or have been idle too long, before or after
@@ -163,7 +163,7 @@ class OpenEpisodes {
   std::shared_ptr<Episode> OldestIdleSession() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   int PlacesTaken() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns the end request for an episode that was idle too long, and nullopt otherwise.
-  std::optional<Episode::AskedEnd> IdleEndOf(const Episode& episode, std::chrono::nanoseconds now) const;
+  std::optional<Episode::RequestedEnd> IdleEndOf(const Episode& episode, std::chrono::nanoseconds now) const;
   // Adds end requests for idle sessions while all sessions together exceed their token limit.
   void TakeSurplusSessions(std::vector<DueEnd>& due) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The end request that is due for an episode; nullopt = none.
@@ -184,8 +184,8 @@ class OpenEpisodes {
   std::set<std::string> opening_keys_ ABSL_GUARDED_BY(mu_);  // hashes of keys whose episodes are being opened
   std::set<std::string> placing_ ABSL_GUARDED_BY(mu_);       // ids of episodes that are being placed or taken over
   std::set<std::string> ending_ ABSL_GUARDED_BY(mu_);        // ids of episodes that TakeDueEnds returned
-  std::map<std::string, Episode::AskedEnd> unread_ends_ ABSL_GUARDED_BY(mu_);  // NoteUnreadEnd
-  int64_t losses_ ABSL_GUARDED_BY(mu_) = 0;                                    // losses()
+  std::map<std::string, Episode::RequestedEnd> unread_ends_ ABSL_GUARDED_BY(mu_);  // NoteUnreadEnd
+  int64_t losses_ ABSL_GUARDED_BY(mu_) = 0;                                        // losses()
 };
 
 }  // namespace ingot::gateway

@@ -14,7 +14,7 @@
 namespace ingot::gateway {
 namespace {
 
-constexpr int kMostTrunks = 64;  // between an episode and its root trunk
+constexpr int kMaxTrunks = 64;  // between an episode and its root trunk
 
 // A recorded tree's segments, by key.
 class Pieces {
@@ -111,7 +111,7 @@ absl::StatusOr<History> HistoryOf(v1::EpisodeTree& tree) {
 absl::StatusOr<int> AddTrunk(datapool::Client& pool, int depth, v1::EpisodeTree& tree) {
   const v1::EpisodeFork& fork = tree.episode().fork();
   if (fork.episode_id().empty()) return 0;
-  if (depth == kMostTrunks) return absl::DataLossError("an episode has itself as a trunk");
+  if (depth == kMaxTrunks) return absl::DataLossError("an episode has itself as a trunk");
   v1::GetEpisodeRequest request;
   request.set_episode_id(fork.episode_id());
   request.set_with_calls(true);

@@ -18,14 +18,14 @@ namespace ingot::gateway {
 struct EndedEpisode {
   std::string episode_id;
   v1::EpisodeState state = v1::EPISODE_UNSPECIFIED;
-  std::string detail;     // as sent by the client that ended it
-  std::string rejection;  // Episode::End::rejection
-  std::string told = {};  // from ToldOf
+  std::string detail;               // as sent by the client that ended it
+  std::string rejection;            // Episode::End::rejection
+  std::string visible_detail = {};  // from VisibleDetail
 };
 
 // Returns the detail that late requests receive if the episode ended with this Episode.cause. Empty unless the gateway
 // ended the episode because it made no call. Other details are for the episode's owner and must not reach its agent.
-inline std::string ToldOf(const std::string& cause, const std::string& detail) {
+inline std::string VisibleDetail(const std::string& cause, const std::string& detail) {
   return cause == kNeverCalled ? detail : "";
 }
 

@@ -8,14 +8,14 @@
 namespace ingot::gateway {
 namespace {
 
-constexpr size_t kMostPartBytes = 1 << 20;
+constexpr size_t kMaxPartBytes = 1 << 20;
 constexpr size_t kBufferBytes = 1 << 20;
 
 }  // namespace
 
 absl::Status FileTransfer::Put(const v1::SnapshotFilesPart& part, std::chrono::nanoseconds wait) {
-  if (part.data().size() > kMostPartBytes || part.offset() < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("a part has at most ", kMostPartBytes, " bytes"));
+  if (part.data().size() > kMaxPartBytes || part.offset() < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("a part has at most ", kMaxPartBytes, " bytes"));
   }
   const auto deadline = clock_.Now() + wait;
   {
@@ -77,8 +77,8 @@ absl::StatusOr<std::shared_ptr<FileTransfer>> FileTransfers::Open(std::function<
   base::MutexLock lock(mu_);
   if (closed_) return absl::UnavailableError("the gateway is shutting down");
   std::erase_if(transfers_, [](const auto& transfer) { return transfer.second.expired(); });
-  if (transfers_.size() >= kMost) {
-    return absl::ResourceExhaustedError(absl::StrCat(kMost, " snapshots are being read: try again later"));
+  if (transfers_.size() >= kMax) {
+    return absl::ResourceExhaustedError(absl::StrCat(kMax, " snapshots are being read: try again later"));
   }
   auto made = std::make_shared<FileTransfer>(clock_, base::RandomHex(16), std::move(wake));
   transfers_[made->id()] = made;

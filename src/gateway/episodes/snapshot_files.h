@@ -62,11 +62,11 @@ class FileTransfer {
 // The active transfers. Thread safe.
 class FileTransfers {
  public:
-  static constexpr size_t kMost = 64;
+  static constexpr size_t kMax = 64;
 
   explicit FileTransfers(const base::Clock& clock) : clock_(clock) {}
 
-  // Returns RESOURCE_EXHAUSTED if kMost transfers are active, or UNAVAILABLE after Close. The transfer ends when its
+  // Returns RESOURCE_EXHAUSTED if kMax transfers are active, or UNAVAILABLE after Close. The transfer ends when its
   // last shared pointer is released.
   absl::StatusOr<std::shared_ptr<FileTransfer>> Open(std::function<void()> wake);
   std::shared_ptr<FileTransfer> Find(const std::string& id);  // null = the transfer has ended

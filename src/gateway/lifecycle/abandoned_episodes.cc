@@ -7,7 +7,7 @@ namespace ingot::gateway {
 namespace {
 
 // Returns the end for an episode whose runner was restarted.
-Episode::AskedEnd LostRunner() {
+Episode::RequestedEnd LostRunner() {
   return {.state = v1::EPISODE_FENCED, .detail = "its runner was started again", .finish_if_judged = true};
 }
 

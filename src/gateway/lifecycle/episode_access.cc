@@ -28,7 +28,7 @@ absl::StatusOr<std::shared_ptr<Episode>> EpisodeAccess::FindByKey(const std::str
                         ? "this key of the episode calls models only: rewarding and ending it needs its owner's"
                         : "the API key is not this episode's");
   }
-  if (known.open == nullptr) return EpisodeOver(episode_id, known.told);
+  if (known.open == nullptr) return EpisodeOver(episode_id, known.visible_detail);
   return known.open;
 }
 
@@ -53,12 +53,12 @@ absl::StatusOr<std::shared_ptr<Episode>> EpisodeAccess::FindForCall(const Caller
     if (hashes.as_owner != known.key_hash && hashes.as_caller != known.key_hash) {
       return ApiError(403, "invalid_api_key", "", "the API key is not for the URL's episode: send that episode's key");
     }
-    if (known.open == nullptr) return EpisodeOver(caller.episode, known.told);
+    if (known.open == nullptr) return EpisodeOver(caller.episode, known.visible_detail);
     return known.open;
   }
   const OpenEpisodes::Known known = open_.Look(hashes);
   if (known.open != nullptr) return known.open;
-  if (!known.ended.empty()) return EpisodeOver(known.ended, known.told);
+  if (!known.ended.empty()) return EpisodeOver(known.ended, known.visible_detail);
   if (losses != known.losses) return EpisodeElsewhere("of this key");
   const bool serving = core_.parts.admission == nullptr;
   if (serving || (core_.options.auto_episodes && !caller.api_key.empty())) return nullptr;

@@ -94,7 +94,7 @@ absl::StatusOr<v1::EpisodeEndResponse> EpisodeEnds::EndEpisode(const v1::Episode
   if (request.state() == v1::EPISODE_FORKED && (*episode)->record().limits().fork_at() == 0) {
     return BadRequest("status", "only a trunk ends as forked, and this episode is not a trunk");
   }
-  Episode::AskedEnd asked{
+  Episode::RequestedEnd asked{
       .state = request.state(), .detail = detail, .cause = base::CutText(request.cause(), kMaxCause)};
   if (request.has_unless_rewarded()) {
     if (request.state() != v1::EPISODE_FINISHED) {
@@ -167,7 +167,7 @@ absl::Status EpisodeEnds::ReportEnd(const Episode& episode, const v1::StoreEndRe
 }
 
 absl::StatusOr<v1::EpisodeEndResponse> EpisodeEnds::End(const std::shared_ptr<Episode>& episode,
-                                                        const Episode::AskedEnd& asked, bool free_key) {
+                                                        const Episode::RequestedEnd& asked, bool free_key) {
   const auto timeout = base::FromSeconds(core_.options.end_wait_s);
   const bool finishes = asked.state == v1::EPISODE_FINISHED && !asked.unless_rewarded.has_value();
   if (finishes || asked.finish_if_judged) {
@@ -195,11 +195,11 @@ absl::StatusOr<v1::EpisodeEndResponse> EpisodeEnds::End(const std::shared_ptr<Ep
        : state == v1::EPISODE_FORKED ? core_.counters.episodes_forked
        : state == v1::EPISODE_FENCED ? core_.counters.episodes_fenced
                                      : core_.counters.episodes_failed);
-    desk_.Forget(episode->id());
+    snapshot_requests_.Forget(episode->id());
     const std::string detail = WithoutRejection(end.request.detail());
-    const std::string told = ToldOf(end.request.cause(), detail);
-    if (!told.empty()) ++core_.counters.episodes_never_called;
-    open_.Remove(*episode, {episode->id(), state, detail, end.rejection, told}, free_key);
+    const std::string visible_detail = VisibleDetail(end.request.cause(), detail);
+    if (!visible_detail.empty()) ++core_.counters.episodes_never_called;
+    open_.Remove(*episode, {episode->id(), state, detail, end.rejection, visible_detail}, free_key);
   }
   episode->FinishEnd(status.ok());
   INGOT_RETURN_IF_ERROR(status);
@@ -223,7 +223,7 @@ absl::StatusOr<v1::EndUncalledResponse> EpisodeEnds::EndUncalled(const v1::EndUn
   }
   v1::EndUncalledResponse response;
   for (const std::shared_ptr<Episode>& episode : uncalled) {
-    const Episode::AskedEnd asked = NeverCalledEnd(*episode, "the run's owner ended it before its first call");
+    const Episode::RequestedEnd asked = NeverCalledEnd(*episode, "the run's owner ended it before its first call");
     const absl::Status ended = End(episode, asked, false).status();
     if (ended.ok()) response.set_ended(response.ended() + 1);
     if (ended.ok() || (all && ErrorCodeOf(ended) == "episode_called")) continue;

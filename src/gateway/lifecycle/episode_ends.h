@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "gateway/core.h"
 #include "gateway/episodes/open_episodes.h"
-#include "gateway/episodes/snapshot_desk.h"
+#include "gateway/episodes/snapshot_requests.h"
 #include "gateway/lifecycle/episode_access.h"
 #include "gateway/placement/fencing.h"
 #include "proto/gateway.pb.h"
@@ -21,8 +21,9 @@ namespace ingot::gateway {
 class EpisodeEnds {
  public:
   // All arguments must outlive this object.
-  EpisodeEnds(Core& core, OpenEpisodes& open, EpisodeAccess& access, Fencing& fencing, SnapshotDesk& desk)
-      : core_(core), open_(open), access_(access), fencing_(fencing), desk_(desk) {}
+  EpisodeEnds(Core& core, OpenEpisodes& open, EpisodeAccess& access, Fencing& fencing,
+              SnapshotRequests& snapshot_requests)
+      : core_(core), open_(open), access_(access), fencing_(fencing), snapshot_requests_(snapshot_requests) {}
 
   // See Gateway::RewardEpisode and Gateway::EndEpisode.
   absl::Status RewardEpisode(const v1::EpisodeRewardRequest& request, const std::function<bool()>& client_gone);
@@ -30,8 +31,8 @@ class EpisodeEnds {
   // See Gateway::EndUncalled.
   absl::StatusOr<v1::EndUncalledResponse> EndUncalled(const v1::EndUncalledRequest& request);
   // `free_key`: RememberedEnds::Remember.
-  absl::StatusOr<v1::EpisodeEndResponse> End(const std::shared_ptr<Episode>& episode, const Episode::AskedEnd& asked,
-                                             bool free_key);
+  absl::StatusOr<v1::EpisodeEndResponse> End(const std::shared_ptr<Episode>& episode,
+                                             const Episode::RequestedEnd& asked, bool free_key);
   // Schedules work on the workers that ends episodes past a deadline or idle for too long, and that retries failed
   // attempts to end one. Does not block.
   void EndDue();
@@ -51,7 +52,7 @@ class EpisodeEnds {
   OpenEpisodes& open_;
   EpisodeAccess& access_;
   Fencing& fencing_;
-  SnapshotDesk& desk_;
+  SnapshotRequests& snapshot_requests_;
 };
 
 }  // namespace ingot::gateway

@@ -109,15 +109,15 @@ absl::Status Openings::ReservePlace() {
 }
 
 absl::Status Openings::Admit(const v1::EpisodeOpenRequest& request, v1::Episode& record) {
-  v1::AdmitRequest ask;
-  ask.set_scaffold(request.scaffold());
-  ask.set_group(request.group());
-  ask.set_gateway(RoleOfGateway(core_.parts.name));
-  if (request.has_task()) *ask.mutable_task() = request.task();
-  if (request.can_fork()) ask.set_runner(request.runner());
+  v1::AdmitRequest admit;
+  admit.set_scaffold(request.scaffold());
+  admit.set_group(request.group());
+  admit.set_gateway(RoleOfGateway(core_.parts.name));
+  if (request.has_task()) *admit.mutable_task() = request.task();
+  if (request.can_fork()) admit.set_runner(request.runner());
   if (!request.from_snapshot().empty())
-    INGOT_RETURN_IF_ERROR(AskAsFork(core_.parts.pool, request.from_snapshot(), record, ask));
-  const auto ticket = core_.parts.admission->Admit(ask);
+    INGOT_RETURN_IF_ERROR(RequestForkSample(core_.parts.pool, request.from_snapshot(), record, admit));
+  const auto ticket = core_.parts.admission->Admit(admit);
   if (!ticket.ok()) {
     ++core_.counters.episodes_rejected;
     if (!absl::IsFailedPrecondition(ticket.status())) return ticket.status();

@@ -11,19 +11,19 @@
 namespace ingot::gateway {
 namespace {
 
-constexpr int64_t kMostWaitMs = 60'000;
+constexpr int64_t kMaxWaitMs = 60'000;
 constexpr std::chrono::seconds kRoomWait(5);  // how long a part waits for buffer space
 
 }  // namespace
 
-void Snapshots::AskForFork(Episode& episode) {
+void Snapshots::RequestForkEnd(Episode& episode) {
   const auto place = episode.TakeForkPlace();
   if (!place.has_value()) return;
-  v1::NextSnapshotResponse ask;
-  ask.set_episode_id(episode.id());
-  ask.set_snapshot_id(SnapshotId(episode.id(), place->calls));
-  ask.set_ends(true);
-  desk_.Post(episode.record().runner(), ask);
+  v1::NextSnapshotResponse wanted;
+  wanted.set_episode_id(episode.id());
+  wanted.set_snapshot_id(SnapshotId(episode.id(), place->calls));
+  wanted.set_ends(true);
+  snapshot_requests_.Post(episode.record().runner(), wanted);
 }
 
 absl::StatusOr<v1::EpisodeSnapshotResponse> Snapshots::SnapshotEpisode(const v1::EpisodeSnapshotRequest& request) {
@@ -39,11 +39,11 @@ absl::StatusOr<v1::EpisodeSnapshotResponse> Snapshots::SnapshotEpisode(const v1:
   const auto timeout = base::FromSeconds(core_.options.end_wait_s);
   const absl::StatusOr<Episode::Place> place = episode->ShutGate(timeout);
   if (!place.ok()) return fencing_.Confirmed(episode, place.status());
-  v1::NextSnapshotResponse ask;
-  ask.set_episode_id(episode->id());
-  ask.set_snapshot_id(SnapshotId(episode->id(), place->calls));
-  desk_.Post(episode->record().runner(), ask);
-  const absl::Status taken = desk_.Await(ask.snapshot_id(), core_.parts.clock->Now() + timeout);
+  v1::NextSnapshotResponse wanted;
+  wanted.set_episode_id(episode->id());
+  wanted.set_snapshot_id(SnapshotId(episode->id(), place->calls));
+  snapshot_requests_.Post(episode->record().runner(), wanted);
+  const absl::Status taken = snapshot_requests_.Await(wanted.snapshot_id(), core_.parts.clock->Now() + timeout);
   // If another gateway serves the episode, this gateway's closed gate does not stop calls.
   const absl::Status served = fencing_.CheckServed(episode);
   episode->OpenGate();
@@ -55,27 +55,27 @@ absl::StatusOr<v1::EpisodeSnapshotResponse> Snapshots::SnapshotEpisode(const v1:
   v1::EpisodeSnapshotResponse response;
   response.mutable_snapshot()->set_episode_id(episode->id());
   response.mutable_snapshot()->set_call_id(place->call_id);
-  response.mutable_snapshot()->set_snapshot_id(ask.snapshot_id());
+  response.mutable_snapshot()->set_snapshot_id(wanted.snapshot_id());
   return response;
 }
 
 absl::StatusOr<v1::NextSnapshotResponse> Snapshots::NextSnapshot(const v1::NextSnapshotRequest& request) {
   INGOT_RETURN_IF_ERROR(core_.admin_key.Check(request.admin_key()));
-  const std::chrono::milliseconds wait(std::clamp<int64_t>(request.wait_ms(), 0, kMostWaitMs));
+  const std::chrono::milliseconds wait(std::clamp<int64_t>(request.wait_ms(), 0, kMaxWaitMs));
   const auto deadline = core_.parts.clock->Now() + wait;
   while (true) {
     const auto left = std::max(deadline - core_.parts.clock->Now(), std::chrono::nanoseconds(0));
-    const auto ask = desk_.Next(request.runner(), left);
-    if (!ask.has_value()) return v1::NextSnapshotResponse();
-    if (ask->transfer_id().empty() && fencing_.IsServed(ask->episode_id())) return *ask;
-    if (!ask->transfer_id().empty() && transfers_.Find(ask->transfer_id()) != nullptr) return *ask;
-    desk_.ForgetTransfer(ask->transfer_id());  // its reader disconnected
+    const auto wanted = snapshot_requests_.Next(request.runner(), left);
+    if (!wanted.has_value()) return v1::NextSnapshotResponse();
+    if (wanted->transfer_id().empty() && fencing_.IsServed(wanted->episode_id())) return *wanted;
+    if (!wanted->transfer_id().empty() && transfers_.Find(wanted->transfer_id()) != nullptr) return *wanted;
+    snapshot_requests_.ForgetTransfer(wanted->transfer_id());  // its reader disconnected
   }
 }
 
 absl::Status Snapshots::SnapshotTaken(const v1::SnapshotTakenRequest& request) {
   INGOT_RETURN_IF_ERROR(core_.admin_key.Check(request.admin_key()));
-  return desk_.Taken(request);
+  return snapshot_requests_.Taken(request);
 }
 
 absl::StatusOr<std::shared_ptr<FileTransfer>> Snapshots::ReadSnapshotFiles(const Caller& caller,
@@ -94,24 +94,24 @@ absl::StatusOr<std::shared_ptr<FileTransfer>> Snapshots::ReadSnapshotFiles(const
                     "the agent of the snapshot's episode was started elsewhere, and its files are there");
   }
   INGOT_ASSIGN_OR_RETURN(auto transfer, transfers_.Open(std::move(wake)));
-  v1::NextSnapshotResponse ask;
-  ask.set_episode_id(episode->id());
-  ask.set_snapshot_id(fork.snapshot_id());
-  ask.set_transfer_id(transfer->id());
-  desk_.Post(trunk.episode().runner(), ask);
+  v1::NextSnapshotResponse wanted;
+  wanted.set_episode_id(episode->id());
+  wanted.set_snapshot_id(fork.snapshot_id());
+  wanted.set_transfer_id(transfer->id());
+  snapshot_requests_.Post(trunk.episode().runner(), wanted);
   return transfer;
 }
 
 absl::Status Snapshots::SendSnapshotFiles(const v1::SnapshotFilesPart& part) {
   INGOT_RETURN_IF_ERROR(core_.admin_key.Check(part.admin_key()));
   const auto transfer = transfers_.Find(part.transfer_id());
-  desk_.ForgetTransfer(part.transfer_id());
+  snapshot_requests_.ForgetTransfer(part.transfer_id());
   if (transfer == nullptr) return absl::NotFoundError("the reader of these files is gone");
   return transfer->Put(part, kRoomWait);
 }
 
 void Snapshots::Close() {
-  desk_.Close();
+  snapshot_requests_.Close();
   transfers_.Close();
 }
 

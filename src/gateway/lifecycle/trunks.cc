@@ -27,8 +27,8 @@ absl::StatusOr<v1::EpisodeTree> ReadTrunk(datapool::Client* pool, const std::str
   return pool->GetEpisode(get);
 }
 
-absl::Status AskAsFork(datapool::Client* pool, const std::string& snapshot_id, v1::Episode& record,
-                       v1::AdmitRequest& ask) {
+absl::Status RequestForkSample(datapool::Client* pool, const std::string& snapshot_id, v1::Episode& record,
+                               v1::AdmitRequest& request) {
   const auto place = PlaceOfSnapshot(snapshot_id);
   if (!place.ok()) return BadRequest("from_snapshot", std::string(place.status().message()));
   const auto trunk = ReadTrunk(pool, place->episode_id);
@@ -50,8 +50,8 @@ absl::Status AskAsFork(datapool::Client* pool, const std::string& snapshot_id, v
     return ApiError(409, "no_group", "from_snapshot", "only training episodes have a group that others can join");
   }
   *record.mutable_fork() = ForkOf(*trunk, place->calls);
-  ask.clear_task();
-  ask.set_sample_of(trunk->episode().ref().group_id());
+  request.clear_task();
+  request.set_sample_of(trunk->episode().ref().group_id());
   return absl::OkStatus();
 }
 

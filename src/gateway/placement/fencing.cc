@@ -19,7 +19,7 @@ bool IsOfMemory(const absl::Status& rejection) {
 absl::Status Fencing::GiveUp(const std::shared_ptr<Episode>& episode) {
   episode->MarkTaken();
   INGOT_LOG(warn, "episode {} continues at another gateway; this gateway was unresponsive for too long", episode->id());
-  if (!open_.ForgetTaken(episode)) desk_.Forget(episode->id());
+  if (!open_.ForgetTaken(episode)) snapshot_requests_.Forget(episode->id());
   return EpisodeElsewhere(episode->id());
 }
 
@@ -55,7 +55,7 @@ bool Fencing::IsServed(const std::string& episode_id) {
   // On an error, the ask is sent anyway because the end includes the token.
   if (episode != nullptr) (void)CheckServed(episode);
   if (episode != nullptr && !episode->taken()) return true;
-  desk_.Forget(episode_id);
+  snapshot_requests_.Forget(episode_id);
   return false;
 }
 

@@ -16,14 +16,15 @@
 #include "gateway/core.h"
 #include "gateway/episodes/episode.h"
 #include "gateway/episodes/open_episodes.h"
-#include "gateway/episodes/snapshot_desk.h"
+#include "gateway/episodes/snapshot_requests.h"
 
 namespace ingot::gateway {
 
 class Fencing {
  public:
   // All arguments must outlive this object.
-  Fencing(Core& core, OpenEpisodes& open, SnapshotDesk& desk) : core_(core), open_(open), desk_(desk) {}
+  Fencing(Core& core, OpenEpisodes& open, SnapshotRequests& snapshot_requests)
+      : core_(core), open_(open), snapshot_requests_(snapshot_requests) {}
 
   // Forgets an episode that another gateway took over, and returns the error for its requests.
   absl::Status GiveUp(const std::shared_ptr<Episode>& episode);
@@ -45,7 +46,7 @@ class Fencing {
  private:
   Core& core_;
   OpenEpisodes& open_;
-  SnapshotDesk& desk_;
+  SnapshotRequests& snapshot_requests_;
 };
 
 }  // namespace ingot::gateway

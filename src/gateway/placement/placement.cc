@@ -176,7 +176,8 @@ void Placement::RecallEnd(const std::string& episode_id) {
   if (!stored.ok() || stored->episode().state() == v1::EPISODE_OPEN) return;
   const v1::Episode& episode = stored->episode();
   const std::string detail = WithoutRejection(episode.detail());
-  open_.RememberEnd(episode.key_hash(), {episode_id, episode.state(), detail, "", ToldOf(episode.cause(), detail)},
+  open_.RememberEnd(episode.key_hash(),
+                    {episode_id, episode.state(), detail, "", VisibleDetail(episode.cause(), detail)},
                     /*free_key=*/episode.purpose() == v1::PURPOSE_SERVE);
 }
 

@@ -43,7 +43,7 @@ ReasoningKeys ReasoningOf(const text::Conversation& conversation, size_t first) 
   return keys;
 }
 
-text::Message GoneOn(text::Message begun, text::Message more) {
+text::Message ContinuedMessage(text::Message begun, text::Message more) {
   begun.content += more.content;
   begun.reasoning += more.reasoning;
   begun.tool_calls = std::move(more.tool_calls);
@@ -276,7 +276,7 @@ std::string History::ForkCause(const text::Conversation& conversation, const Con
   return kForkNotFound;
 }
 
-void History::Index(const AskedKey& asked, int call) {
+void History::Index(const RequestKey& asked, int call) {
   const text::Message& delivered = calls_[call].delivered;
   calls_[call].delivered_reasoning = ReasoningKey(delivered.reasoning);
   any_reasoning_ = any_reasoning_ || !delivered.reasoning.empty();
@@ -289,7 +289,7 @@ void History::Index(const AskedKey& asked, int call) {
   by_message_[key].push_back(call);
 }
 
-int History::Add(const AskedKey& asked, const std::optional<text::Message>& delivered, Call call) {
+int History::Add(const RequestKey& asked, const std::optional<text::Message>& delivered, Call call) {
   const int index = static_cast<int>(calls_.size());
   const bool streamed = call.streamed_ids > 0 && !call.sampled.empty();
   Entry entry;

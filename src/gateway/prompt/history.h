@@ -68,19 +68,19 @@ struct ConversationKeys {
 base::Key128 Chain(const base::Key128& prefix, const base::Key128& message);
 
 // Keys for the messages before a call's answer, with and without tools.
-struct AskedKey {
+struct RequestKey {
   base::Key128 key;
   base::Key128 no_tools;
 
   // `ends_begun` is true if the answer continues the last message.
-  static AskedKey Of(const ConversationKeys& keys, bool ends_begun = false) {
+  static RequestKey Of(const ConversationKeys& keys, bool ends_begun = false) {
     const size_t messages = keys.after.size() - 1 - (ends_begun ? 1 : 0);
     return {keys.after[messages], keys.after_no_tools[messages]};
   }
 };
 
 // Returns the whole message: the part that the client began, followed by the model's part.
-text::Message GoneOn(text::Message begun, text::Message more);
+text::Message ContinuedMessage(text::Message begun, text::Message more);
 
 // Keys for the reasoning in messages (canonical.h), by message index. Messages without reasoning have no entry.
 using ReasoningKeys = std::map<size_t, std::string>;
@@ -179,7 +179,7 @@ class History {
   };
   // Adds a call and returns its index. `delivered` is nullopt if the call broke off. In that case, later requests can
   // continue only a prefix that the client kept.
-  int Add(const AskedKey& asked, const std::optional<text::Message>& delivered, Call call);
+  int Add(const RequestKey& asked, const std::optional<text::Message>& delivered, Call call);
   // Adds a client's version of an answer (Match::kept, Match::following) as a separate call and returns its index.
   int AdoptClientTurn(const ConversationKeys& asked, const Match& match);
 
@@ -228,7 +228,7 @@ class History {
     std::vector<std::string> echoed_arguments;  // Call::echoed_arguments
     std::string delivered_reasoning;            // key of the delivered reasoning
     std::optional<ReasoningKeys> asked_reasoning;
-    base::Key128 asked = {};  // AskedKey::key
+    base::Key128 asked = {};  // RequestKey::key
     std::string prefill;
     std::optional<text::Message> begun;  // Call::begun
     size_t streamed_ids = 0;
@@ -250,7 +250,7 @@ class History {
                                       const EchoedIds& echoed, size_t message) const;
 
   // Makes the call findable by its delivered message.
-  void Index(const AskedKey& asked, int call);
+  void Index(const RequestKey& asked, int call);
   // Finds a streamed answer to the prefix before `message` that begins with `message`. Uses the first one as sorted by
   // Ordered.
   Match MatchKeptPrefix(const text::Conversation& conversation, const ConversationKeys& keys, size_t message,

@@ -165,7 +165,7 @@ History::KeptPrefix PromptPlanner::KeptPrefixOf(const text::Conversation& conver
   kept.message.content = whole.message().content;
   kept.message.reasoning = whole.message().reasoning;
   kept.message.tool_calls = whole.message().tool_calls;
-  if (answer.begun != nullptr) kept.message = GoneOn(*answer.begun, std::move(kept.message));
+  if (answer.begun != nullptr) kept.message = ContinuedMessage(*answer.begun, std::move(kept.message));
   const bool same = MessageKey(kept.message) == MessageKey(sent) &&
                     SameReasoning(sent.reasoning, ReasoningKey(kept.message.reasoning));
   return same ? kept : History::KeptPrefix();

@@ -35,7 +35,7 @@ namespace ingot::gateway {
 struct Continuation {
   History::Match match;   // match.parent -1 = no parent, so only `keys`, `asked`, and `conversation` are set
   ConversationKeys keys;  // the conversation's keys after its turns were joined
-  AskedKey asked = {};    // keys for the messages before the answer, excluding a message that the answer continues
+  RequestKey asked = {};  // keys for the messages before the answer, excluding a message that the answer continues
   std::string parent_call_id;
   std::vector<int32_t> ids;                    // ids on the parent's path, including its sampled ids
   std::vector<v1::Placeholders> placeholders;  // placeholders in `ids`

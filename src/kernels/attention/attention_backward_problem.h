@@ -23,10 +23,10 @@ struct Stripes {
 };
 
 inline Stripes CutStripes(int64_t keys, int64_t rows, int64_t queries_per_block, int64_t most) {
-  constexpr int64_t kLeast = 2 * kKeyTile;
+  constexpr int64_t kMin = 2 * kKeyTile;
   Stripes s;
-  s.keys = tiles::RoundUp(std::max(kLeast, CeilDiv(keys, most)), kKeyTile);
-  s.queries = tiles::RoundUp(std::max(kLeast, CeilDiv(rows, most)), queries_per_block);
+  s.keys = tiles::RoundUp(std::max(kMin, CeilDiv(keys, most)), kKeyTile);
+  s.queries = tiles::RoundUp(std::max(kMin, CeilDiv(rows, most)), queries_per_block);
   s.key_stripes = CeilDiv(keys, s.keys);
   s.query_stripes = CeilDiv(rows, s.queries);
   return s;

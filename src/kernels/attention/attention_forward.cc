@@ -134,8 +134,8 @@ class ForwardWorker {
 
   // RunBlocks packs this many key tiles, then applies one block after another to them. The block stays in the L1 cache,
   // and the tiles stay in the L2 cache.
-  static constexpr int64_t kMostPacked = 4;
-  int64_t PackedTiles() const { return fused_ == nullptr ? 1 : kMostPacked; }
+  static constexpr int64_t kMaxPacked = 4;
+  int64_t PackedTiles() const { return fused_ == nullptr ? 1 : kMaxPacked; }
 
   // Computes an item with one kv head on a machine that combines both steps of a tile.
   void RunBlocks(const AttentionSequence& seq, const TileIndex& index, const Item& item) {
@@ -149,7 +149,7 @@ class ForwardWorker {
     const QueryRange all = index.Queries(q0, q0 + item.count);
     const int64_t end = index.End(all);
     for (int64_t tile = index.Next(0, end, all); tile < end;) {
-      int64_t packed[kMostPacked], count = 0;
+      int64_t packed[kMaxPacked], count = 0;
       for (; tile < end && count < PackedTiles(); tile = index.Next(tile + 1, end, all)) {
         Pack(seq, head, KeysOf(seq, tile, all.last), count);
         packed[count++] = tile;

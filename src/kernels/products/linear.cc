@@ -13,8 +13,8 @@ namespace {
 
 using tiles::CeilDiv;
 
-constexpr int64_t kLeastCols = 64;  // per item
-static_assert(kLeastCols % inner::kAlignCols == 0);
+constexpr int64_t kMinCols = 64;  // per item
+static_assert(kMinCols % inner::kAlignCols == 0);
 // A sum over `in` is cut at fixed places, so the panel of weights stays in the L2 cache. The cuts affect the numerics,
 // so they are the same for every number of rows.
 template <typename T>
@@ -30,7 +30,7 @@ template <typename T>
 Block ChooseBlock(const LinearArgs<T>& a) {
   constexpr int64_t kEnoughItems = 32;
   Block block{std::min(inner::Get<T>().rows, a.rows), inner::Get<T>().cols};
-  while (CeilDiv(a.rows, block.rows) * CeilDiv(a.out, block.cols) < kEnoughItems && block.cols > kLeastCols) {
+  while (CeilDiv(a.rows, block.rows) * CeilDiv(a.out, block.cols) < kEnoughItems && block.cols > kMinCols) {
     block.cols /= 2;
   }
   return block;

@@ -45,9 +45,9 @@ struct DevicePlan {
 
 cuda::Shape ShapeOf(const at::Tensor& q, const at::Tensor& k, double scale, int64_t window) {
   const int64_t heads = q.size(1), kv_heads = k.size(-2), head_dim = q.size(2);
-  constexpr int64_t kMostKvHeads = 65535, kMostColumns = int64_t{8} << 20;  // per grid
-  TORCH_CHECK(kv_heads <= kMostKvHeads && head_dim <= kMostColumns, "tree attention on CUDA takes at most ",
-              kMostKvHeads, " kv heads and ", kMostColumns, " columns of a head, got ", k.sizes());
+  constexpr int64_t kMaxKvHeads = 65535, kMaxColumns = int64_t{8} << 20;  // per grid
+  TORCH_CHECK(kv_heads <= kMaxKvHeads && head_dim <= kMaxColumns, "tree attention on CUDA takes at most ", kMaxKvHeads,
+              " kv heads and ", kMaxColumns, " columns of a head, got ", k.sizes());
   return {heads,
           kv_heads,
           head_dim,

@@ -19,8 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double kLoadSeconds = 60;
-constexpr size_t kMostSources = 256;
-constexpr int64_t kMostSourceBytes = 8 << 20;
+constexpr size_t kMaxSources = 256;
+constexpr int64_t kMaxSourceBytes = 8 << 20;
 constexpr size_t kLongestReply = 4 << 20;
 constexpr size_t kLongestError = 4096;  // bytes of a stack trace
 
@@ -55,9 +55,9 @@ absl::StatusOr<Sources> FindSources(const fs::path& file) {
     absl::StrAppend(&sources.stamp, path.filename().string(), " ", about.st_ino, " ", about.st_size, " ",
                     about.st_mtim.tv_sec, ".", about.st_mtim.tv_nsec, "\n");
   }
-  if (sources.paths.size() <= kMostSources && bytes <= kMostSourceBytes) return sources;
-  return absl::InvalidArgumentError(absl::StrCat(sources.folder, " has more than ", kMostSources, " .py files, or ",
-                                                 kMostSourceBytes, " bytes of them: move ", file.filename().string(),
+  if (sources.paths.size() <= kMaxSources && bytes <= kMaxSourceBytes) return sources;
+  return absl::InvalidArgumentError(absl::StrCat(sources.folder, " has more than ", kMaxSources, " .py files, or ",
+                                                 kMaxSourceBytes, " bytes of them: move ", file.filename().string(),
                                                  " to a folder of its own"));
 }
 

@@ -14,8 +14,8 @@ using base::json::value;
 using Ids = std::set<std::string>;
 
 constexpr int kFreePrunes = 3;  // in a row
-constexpr double kPruneCost = 0.1, kMostPruneCost = 0.5;
-constexpr double kFreeTurns = 64, kMostTurns = 128, kMostTurnCost = 0.5;
+constexpr double kPruneCost = 0.1, kMaxPruneCost = 0.5;
+constexpr double kFreeTurns = 64, kMaxTurns = 128, kMaxTurnCost = 0.5;
 
 // Returns nullopt if `list` is not a list of ids. Ids are strings or whole numbers.
 std::optional<Ids> IdsIn(const value& list) {
@@ -64,7 +64,7 @@ absl::StatusOr<double> PruneCostOf(const EpisodeFacts& episode) {
     last = turn->get_int64();
     if (in_a_row > kFreePrunes) cost += kPruneCost;
   }
-  return std::min(cost, kMostPruneCost);
+  return std::min(cost, kMaxPruneCost);
 }
 
 size_t Common(const Ids& a, const Ids& b) {
@@ -104,7 +104,7 @@ absl::StatusOr<TermResult> ValueOf(const EpisodeFacts& episode, const WantedIds&
   const double before = 0.7 * FBeta(precision, recall, beta) + 0.3 * seen_recall +
                         (Common(found, wanted.answer) > 0 ? options.answer_bonus : 0);
   const double past = static_cast<double>(episode.policy_calls()) - kFreeTurns;
-  const double turns = kMostTurnCost * std::clamp(past / (kMostTurns - kFreeTurns), 0.0, 1.0);
+  const double turns = kMaxTurnCost * std::clamp(past / (kMaxTurns - kFreeTurns), 0.0, 1.0);
   result.value = std::min(std::max(before - prunes - turns, options.floor), before);
   result.measures = {{"precision", precision}, {"recall", recall}, {"seen_recall", seen_recall}};
   return result;

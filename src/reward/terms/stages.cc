@@ -17,8 +17,8 @@ absl::Status BadForm(const value& stages) {
 
 // Returns nullopt if `number` is not a valid number of calls.
 std::optional<int64_t> CallsIn(const value& number) {
-  constexpr int64_t kMost = 1 << 20;
-  if (!number.is_int64() || number.get_int64() < 0 || number.get_int64() > kMost) return std::nullopt;
+  constexpr int64_t kMax = 1 << 20;
+  if (!number.is_int64() || number.get_int64() < 0 || number.get_int64() > kMax) return std::nullopt;
   return number.get_int64();
 }
 

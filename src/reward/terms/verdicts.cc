@@ -75,7 +75,7 @@ std::optional<JudgeVerdict> Verdicts::Find(const base::Key128& key) const {
 
 absl::Status Verdicts::Add(const base::Key128& key, const JudgeVerdict& verdict) {
   base::MutexLock lock(mu_);
-  if (verdicts_.size() >= kMost) {
+  if (verdicts_.size() >= kMax) {
     verdicts_.clear();
     if (file_.valid() && ftruncate(file_.get(), 0) != 0) {
       return absl::UnavailableError(absl::StrCat("cannot empty '", path_, "': ", std::strerror(errno)));

@@ -22,7 +22,7 @@ namespace ingot::reward {
 // Thread safe.
 class Verdicts {
  public:
-  static constexpr size_t kMost = 65536;  // maximum number of verdicts; when reached, memory and file are cleared
+  static constexpr size_t kMax = 65536;  // maximum number of verdicts; when reached, memory and file are cleared
 
   // Stores verdicts only in memory.
   Verdicts() = default;

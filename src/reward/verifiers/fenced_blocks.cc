@@ -9,9 +9,9 @@ namespace ingot::reward {
 namespace {
 
 constexpr int kTabStop = 4;
-constexpr int kMostIndent = 3;  // maximum indent for a fence or marker; deeper ones are indented code or text
+constexpr int kMaxIndent = 3;  // maximum indent for a fence or marker; deeper ones are indented code or text
 constexpr int kLongestListNumber = 9;
-constexpr size_t kMostContainers = 64;  // nesting limit; deeper markers are text, which bounds the cost of each line
+constexpr size_t kMaxContainers = 64;  // nesting limit; deeper markers are text, which bounds the cost of each line
 
 // The unread part of a line, with functions to read indentation. Columns count from the line's start, because tabs end
 // at tab stops.
@@ -80,7 +80,7 @@ struct Fence {
 
 bool TakeQuote(Line& line) {
   const int indent = line.Indent();
-  if (indent > kMostIndent || !line.words().starts_with('>')) return false;
+  if (indent > kMaxIndent || !line.words().starts_with('>')) return false;
   line.SkipIndent(indent);
   line.Skip(1);
   line.SkipIndent(1);
@@ -114,7 +114,7 @@ std::optional<Container> TakeItem(Line& line, bool in_paragraph) {
   const int indent = line.Indent();
   const std::string_view words = line.words();
   const size_t marker = MarkerLength(words);
-  if (indent > kMostIndent || marker == 0 || IsBreak(words)) return std::nullopt;
+  if (indent > kMaxIndent || marker == 0 || IsBreak(words)) return std::nullopt;
   const bool is_empty = words.find_first_not_of(" \t", marker) == std::string_view::npos;
   const bool is_later = absl::ascii_isdigit(words[0]) && (marker != 2 || words[0] != '1');
   if (in_paragraph && (is_empty || is_later)) return std::nullopt;
@@ -139,7 +139,7 @@ size_t RunLength(std::string_view words, char mark) { return std::min(words.find
 
 std::optional<Fence> Opening(const Line& line) {
   const std::string_view words = line.words();
-  if (line.Indent() > kMostIndent || words.empty() || (words[0] != '`' && words[0] != '~')) return std::nullopt;
+  if (line.Indent() > kMaxIndent || words.empty() || (words[0] != '`' && words[0] != '~')) return std::nullopt;
   const size_t length = RunLength(words, words[0]);
   const bool is_inline = words[0] == '`' && words.find('`', length) != std::string_view::npos;
   return length < 3 || is_inline ? std::nullopt : std::optional(Fence{words[0], length, line.Indent()});
@@ -148,7 +148,7 @@ std::optional<Fence> Opening(const Line& line) {
 bool Closes(const Fence& fence, const Line& line) {
   const std::string_view words = line.words();
   const size_t length = RunLength(words, fence.mark);
-  return line.Indent() <= kMostIndent && length >= fence.length &&
+  return line.Indent() <= kMaxIndent && length >= fence.length &&
          words.find_first_not_of(" \t", length) == std::string_view::npos;
 }
 
@@ -165,10 +165,10 @@ class Reader {
     const bool is_text = !line.blank() && !fence.has_value() && !IsHeading(line);
     // A paragraph may continue without its containers' prefixes.
     if (in_paragraph_ && !is_inside && opened.empty() && is_text) return;
-    in_paragraph_ = is_text && (line.Indent() <= kMostIndent || (in_paragraph_ && is_inside && opened.empty()));
+    in_paragraph_ = is_text && (line.Indent() <= kMaxIndent || (in_paragraph_ && is_inside && opened.empty()));
     containers_.resize(kept);
     containers_.insert(containers_.end(), opened.begin(), opened.end());
-    containers_.resize(std::min(containers_.size(), kMostContainers));
+    containers_.resize(std::min(containers_.size(), kMaxContainers));
     fence_ = fence;
     if (fence_.has_value()) blocks_.emplace_back();
   }
@@ -182,7 +182,7 @@ class Reader {
   }
   static std::vector<Container> TakeContainers(Line& line, bool in_paragraph) {
     std::vector<Container> opened;
-    while (opened.size() < kMostContainers) {
+    while (opened.size() < kMaxContainers) {
       if (TakeQuote(line)) {
         opened.emplace_back();
       } else if (const auto item = TakeItem(line, in_paragraph && opened.empty())) {
@@ -198,7 +198,7 @@ class Reader {
     const size_t level = RunLength(words, '#');
     const bool is_title =
         level > 0 && level <= 6 && (level == words.size() || words[level] == ' ' || words[level] == '\t');
-    return line.Indent() <= kMostIndent && (is_title || IsBreak(words));
+    return line.Indent() <= kMaxIndent && (is_title || IsBreak(words));
   }
 
   std::vector<Container> containers_;

@@ -130,7 +130,7 @@ sandbox::Command MathWorkers::CommandOf(const std::string& python) const {
 MathWorkers::MathWorkers(MathOptions options)
     : options_(std::move(options)),
       workers_({.processes = options_.workers,
-                .most_uses = kMostComparisons,
+                .most_uses = kMaxComparisons,
                 .name = "verifier.math.python",
                 .advice = kMathAdvice}) {}
 

@@ -4,7 +4,7 @@
 //   Compare ──▶ a LineWorkers process: Python in its sandbox ──▶ a child process for each comparison
 //
 // A process loads the package once and forks a child for each comparison. A child that exceeds its time or memory limit
-// ends without affecting the others. A process is also replaced after kMostComparisons, because its children share its
+// ends without affecting the others. A process is also replaced after kMaxComparisons, because its children share its
 // sandbox. Thread safe. Compare blocks. The substrates must outlive the workers.
 #pragma once
 
@@ -29,7 +29,7 @@ struct MathComparison {
 
 class MathWorkers {
  public:
-  static constexpr int kMostComparisons = 256;
+  static constexpr int kMaxComparisons = 256;
 
   explicit MathWorkers(MathOptions options);
 

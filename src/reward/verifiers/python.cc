@@ -13,7 +13,7 @@ namespace {
 using base::json::object;
 using base::json::value;
 
-constexpr int64_t kMostFileBytes = 16 << 20;
+constexpr int64_t kMaxFileBytes = 16 << 20;
 
 // Converts the dictionary to a report. Numbers with other names become signals, and their sum is the reward if there is
 // no "reward".
@@ -39,8 +39,8 @@ absl::StatusOr<std::string> ArchiveOf(sandbox::Sandbox& sandbox) {
   INGOT_ASSIGN_OR_RETURN(const auto snapshot, sandbox.TakeSnapshot());
   std::string archive;
   INGOT_RETURN_IF_ERROR(snapshot->WriteTar([&archive](std::string_view bytes) -> absl::Status {
-    if (static_cast<int64_t>(archive.size() + bytes.size()) > kMostFileBytes) {
-      return absl::DataLossError(absl::StrCat("the agent's files are more than ", kMostFileBytes,
+    if (static_cast<int64_t>(archive.size() + bytes.size()) > kMaxFileBytes) {
+      return absl::DataLossError(absl::StrCat("the agent's files are more than ", kMaxFileBytes,
                                               " bytes, which verifier.python.files cannot pass on"));
     }
     archive.append(bytes);

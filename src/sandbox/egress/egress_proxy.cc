@@ -22,10 +22,10 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-constexpr size_t kMostConnections = 64;
-constexpr size_t kMostHead = 16 * 1024;
-constexpr size_t kMostNoted = 16;
-constexpr size_t kMostAddresses = 4;  // addresses to try per host
+constexpr size_t kMaxConnections = 64;
+constexpr size_t kMaxHead = 16 * 1024;
+constexpr size_t kMaxNoted = 16;
+constexpr size_t kMaxAddresses = 4;  // addresses to try per host
 constexpr size_t kBuffer = 64 * 1024;
 constexpr std::chrono::seconds kHeadTimeout(30), kLookupTimeout(20), kConnectTimeout(20), kIdleTimeout(300);
 
@@ -62,7 +62,7 @@ std::string ReadHead(int fd, const Cancellation& stop, std::string& rest) {
   const auto end = SteadyClock::now() + kHeadTimeout;
   std::string text;
   std::array<char, 4096> buffer;
-  while (text.size() <= kMostHead && Await(fd, POLLIN, stop, end)) {
+  while (text.size() <= kMaxHead && Await(fd, POLLIN, stop, end)) {
     const ssize_t got = recv(fd, buffer.data(), buffer.size(), 0);
     if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return "";
     if (got < 0) continue;
@@ -111,8 +111,7 @@ void LookUp(const HostPort& host, Lookup& lookup) {
   addrinfo hints{}, *found = nullptr;
   hints.ai_socktype = SOCK_STREAM;
   lookup.error = getaddrinfo(host.host.c_str(), absl::StrCat(host.port).c_str(), &hints, &found);
-  for (const addrinfo* each = found; each != nullptr && lookup.addresses.size() < kMostAddresses;
-       each = each->ai_next) {
+  for (const addrinfo* each = found; each != nullptr && lookup.addresses.size() < kMaxAddresses; each = each->ai_next) {
     sockaddr_storage address{};
     std::memcpy(&address, each->ai_addr, each->ai_addrlen);
     lookup.addresses.emplace_back(address, each->ai_addrlen);
@@ -153,7 +152,7 @@ absl::StatusOr<Fd> ConnectTo(const sockaddr_storage& address, socklen_t size, co
 }
 
 void Note(const std::string& what, std::vector<std::string>& notes) {
-  if (notes.size() < kMostNoted && std::find(notes.begin(), notes.end(), what) == notes.end()) notes.push_back(what);
+  if (notes.size() < kMaxNoted && std::find(notes.begin(), notes.end(), what) == notes.end()) notes.push_back(what);
 }
 
 std::string ReplyOf(const absl::Status& status) {
@@ -216,7 +215,7 @@ void EgressProxy::Accept() {
     JoinEnded();
     const bool is_full = [this] {
       base::MutexLock lock(mu_);
-      return serving_.size() >= kMostConnections;
+      return serving_.size() >= kMaxConnections;
     }();
     // With all connections taken, more wait in the socket's queue. The stop wakes this thread.
     if (is_full) {

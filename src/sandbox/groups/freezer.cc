@@ -20,7 +20,7 @@ const char* StateFile(int version) { return version == 2 ? "/cgroup.freeze" : "/
 
 }  // namespace
 
-StandStill::~StandStill() {
+ScopedFreeze::~ScopedFreeze() {
   if (freezer_ != nullptr && !freezer_->Set(false)) {
     INGOT_LOG(error, "cannot thaw the processes of {}: {}", freezer_->folder_, std::strerror(errno));
   }
@@ -47,9 +47,9 @@ bool Freezer::IsLetGo() const {
   return size > 0 && std::string_view(state).starts_with(version_ == 2 ? "0" : "THAWED");
 }
 
-absl::StatusOr<StandStill> Freezer::Freeze(std::chrono::milliseconds timeout) const {
+absl::StatusOr<ScopedFreeze> Freezer::Freeze(std::chrono::milliseconds timeout) const {
   if (!Set(true)) return ErrnoStatus(errno, absl::StrCat("cannot write ", folder_, StateFile(version_)));
-  StandStill still(*this);
+  ScopedFreeze still(*this);
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   auto again = std::chrono::steady_clock::now() + kOneTry;
   while (!IsFrozen()) {

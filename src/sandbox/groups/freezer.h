@@ -27,12 +27,12 @@ namespace ingot::sandbox {
 class Freezer;
 
 // Keeps a sandbox's commands frozen until destroyed.
-class StandStill {
+class ScopedFreeze {
  public:
-  explicit StandStill(const Freezer& freezer) : freezer_(&freezer) {}
-  ~StandStill();
-  StandStill(StandStill&& other) noexcept : freezer_(std::exchange(other.freezer_, nullptr)) {}
-  StandStill& operator=(StandStill&&) = delete;
+  explicit ScopedFreeze(const Freezer& freezer) : freezer_(&freezer) {}
+  ~ScopedFreeze();
+  ScopedFreeze(ScopedFreeze&& other) noexcept : freezer_(std::exchange(other.freezer_, nullptr)) {}
+  ScopedFreeze& operator=(ScopedFreeze&&) = delete;
 
  private:
   const Freezer* freezer_;
@@ -47,7 +47,7 @@ class Freezer {
 
   // Blocks until all processes are frozen. Returns UNAVAILABLE if that takes longer than `timeout`; all processes then
   // resume.
-  absl::StatusOr<StandStill> Freeze(std::chrono::milliseconds timeout = std::chrono::seconds(30)) const;
+  absl::StatusOr<ScopedFreeze> Freeze(std::chrono::milliseconds timeout = std::chrono::seconds(30)) const;
   // Returns false if the processes have been thawed in the meantime, for example to end them.
   bool IsFrozen() const;
 
@@ -57,7 +57,7 @@ class Freezer {
 
  private:
   friend class Freezers;
-  friend class StandStill;
+  friend class ScopedFreeze;
   explicit Freezer(int version) : version_(version) {}
   bool Set(bool frozen) const;
   // Returns whether the commands were thawed after Set(true) so that they could end.

@@ -27,7 +27,7 @@ namespace {
 // Above the uids of sandboxes, which end below 2^31 (sandbox.uid_base), and below (uid_t)-1.
 constexpr uint32_t kFirstId = 1u << 31;
 constexpr uint32_t kIds = 65536;
-constexpr int64_t kMostRanges = kFirstId / kIds - 1;
+constexpr int64_t kMaxRanges = kFirstId / kIds - 1;
 constexpr char kRangeLocks[] = "/run/ingot-build-ids";
 
 constexpr GroupLimits kTotals{.memory_bytes = int64_t{8} << 30, .processes = 4096, .cpus = 0};
@@ -146,7 +146,7 @@ absl::Status BuildSandbox::TakeIds(const std::string& store) {
   INGOT_RETURN_IF_ERROR(ranges.status());
   ranges_ = *std::move(ranges);
   INGOT_ASSIGN_OR_RETURN(const int64_t number, ranges_->Acquire());
-  if (number > kMostRanges) return absl::ResourceExhaustedError("all ranges of uids for builds are taken");
+  if (number > kMaxRanges) return absl::ResourceExhaustedError("all ranges of uids for builds are taken");
   first_id_ = kFirstId + static_cast<uint32_t>(number - 1) * kIds;
   return absl::OkStatus();
 }

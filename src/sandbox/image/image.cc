@@ -56,7 +56,7 @@ absl::Status DropPrivilegeBits(const std::string& folder) {
 }  // namespace
 
 std::string PlaceIn(const std::string& rootfs, const std::string& path) {
-  constexpr int kMostLinks = 40;  // limit per path, as in the kernel
+  constexpr int kMaxLinks = 40;  // limit per path, as in the kernel
   std::vector<std::string> done;
   std::vector<std::string> left;  // the next component is last
   const auto add = [&left](const std::string& more) {
@@ -76,7 +76,7 @@ std::string PlaceIn(const std::string& rootfs, const std::string& path) {
     std::error_code none;
     const fs::path target = fs::read_symlink(absl::StrCat(rootfs, "/", absl::StrJoin(done, "/")), none);
     if (none) continue;
-    if (++links > kMostLinks) return path;
+    if (++links > kMaxLinks) return path;
     done.pop_back();
     if (target.is_absolute()) done.clear();
     add(target.string());

@@ -23,7 +23,7 @@ struct ImageLimits {
 };
 
 // Returns the maximum unpacked size for an archive of this size.
-int64_t MostUnpacked(const ImageLimits& limits, int64_t archive_bytes);
+int64_t MaxUnpacked(const ImageLimits& limits, int64_t archive_bytes);
 
 // Returns RESOURCE_EXHAUSTED if the file system of `folder` has less free space than the reserve. There is no limit if
 // the file system does not report sizes.

@@ -26,11 +26,11 @@ namespace fs = std::filesystem;
 
 // Returns the end of a log, because a build may write without limit.
 std::string ReadTail(int fd) {
-  constexpr off_t kMost = 64 * 1024;
+  constexpr off_t kMax = 64 * 1024;
   struct stat info;
   if (fstat(fd, &info) != 0) return "";
-  std::string text(static_cast<size_t>(std::min(info.st_size, kMost)), '\0');
-  const ssize_t got = pread(fd, text.data(), text.size(), std::max<off_t>(0, info.st_size - kMost));
+  std::string text(static_cast<size_t>(std::min(info.st_size, kMax)), '\0');
+  const ssize_t got = pread(fd, text.data(), text.size(), std::max<off_t>(0, info.st_size - kMax));
   text.resize(got > 0 ? static_cast<size_t>(got) : 0);
   return text;
 }
@@ -49,7 +49,7 @@ class Bounds {
       : limits_(limits), folder_(folder), disk_(folder, limits.disk) {
     if (!unpack.has_value()) return;
     archive_bytes_ = unpack->archive_bytes;
-    unpacked_.emplace(unpack->folder, DiskLimits{.bytes = MostUnpacked(limits, archive_bytes_), .files = 0});
+    unpacked_.emplace(unpack->folder, DiskLimits{.bytes = MaxUnpacked(limits, archive_bytes_), .files = 0});
   }
 
   absl::Status Check(DiskWatch::SteadyClock::time_point now) {
@@ -73,10 +73,9 @@ class Bounds {
   }
   absl::Status OfRatio(const std::optional<Ending>& fault) const {
     if (fault != Ending::kDiskFull) return absl::OkStatus();
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the image unpacks to more than ", Bytes(MostUnpacked(limits_, archive_bytes_)),
-                     ", the bound of an archive of ", Bytes(archive_bytes_), " (", limits_.ratio,
-                     " times its size, at least ", Bytes(limits_.free_bytes), ")"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the image unpacks to more than ", Bytes(MaxUnpacked(limits_, archive_bytes_)), ", the bound of an archive of ",
+        Bytes(archive_bytes_), " (", limits_.ratio, " times its size, at least ", Bytes(limits_.free_bytes), ")"));
   }
 
   const ImageLimits& limits_;
@@ -101,12 +100,12 @@ Fd LockScratch(const std::string& folder) {
 
 absl::StatusOr<ImageTools> ImageTools::Make(const std::string& root, const ImageLimits& limits,
                                             const Cancellation& cancel) {
-  constexpr int kMostSweeps = 5;
+  constexpr int kMaxSweeps = 5;
   std::error_code error;
   fs::create_directories(root, error);
   INGOT_RETURN_IF_ERROR(CheckReserve(limits, root));
   std::string why = error ? error.message() : "";
-  for (int i = 0; i < kMostSweeps && why.empty(); ++i) {
+  for (int i = 0; i < kMaxSweeps && why.empty(); ++i) {
     std::string path = absl::StrCat(root, "/", kScratchPrefix, "XXXXXX");
     if (mkdtemp(path.data()) == nullptr) {
       why = std::strerror(errno);

@@ -45,7 +45,7 @@ struct Plan {
 bool Read(int fd, Plan& plan) {
   Parcel parcel(fd);
   plan.header = parcel.TakeHeader<BuildHeader>();
-  if (plan.header == nullptr || plan.header->filter_bytes > kMostFilterBytes || plan.header->arguments == 0)
+  if (plan.header == nullptr || plan.header->filter_bytes > kMaxFilterBytes || plan.header->arguments == 0)
     return false;
   plan.scratch = parcel.TakeString();
   if (plan.scratch == nullptr) return false;
@@ -63,7 +63,7 @@ bool Read(int fd, Plan& plan) {
 
 void Report(int fd) {
   const LaunchReport report;
-  int fds[kMostReportDescriptors] = {fd, -1, -1};
+  int fds[kMaxReportDescriptors] = {fd, -1, -1};
   Answer(kSocket, &report, sizeof(report), fds);
 }
 

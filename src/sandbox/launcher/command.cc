@@ -168,7 +168,7 @@ __attribute__((noinline)) pid_t Vfork(const Ground& ground, const SandboxPlan& s
 bool ReadStart(int fd, Start& start) {
   Parcel parcel(fd);
   start.header = parcel.TakeHeader<StartHeader>();
-  if (start.header == nullptr || start.header->limits > kMostLaunchLimits) return false;
+  if (start.header == nullptr || start.header->limits > kMaxLaunchLimits) return false;
   start.working_dir = parcel.TakeString();
   start.path = parcel.TakeString();
   if (start.path == nullptr) return false;

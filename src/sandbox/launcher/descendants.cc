@@ -17,14 +17,14 @@ struct SeenProcess {
 };
 
 // A later pass finds processes that did not fit.
-constexpr int kMostSeen = 65536;
-SeenProcess seen[kMostSeen];
+constexpr int kMaxSeen = 65536;
+SeenProcess seen[kMaxSeen];
 
 // One bit per possible id. The maximum pid_max is 1 << 22.
-constexpr int kMostIds = 1 << 22;
-unsigned char below[kMostIds / 8];
+constexpr int kMaxIds = 1 << 22;
+unsigned char below[kMaxIds / 8];
 
-bool IsBelow(pid_t pid) { return pid < kMostIds && (below[pid / 8] >> (pid % 8) & 1) != 0; }
+bool IsBelow(pid_t pid) { return pid < kMaxIds && (below[pid / 8] >> (pid % 8) & 1) != 0; }
 
 // Returns 0 if there is no such process. /proc contains "PID (NAME) STATE PARENT ..", where NAME may have any
 // characters.
@@ -47,7 +47,7 @@ int ListProcesses() {
   if (proc == nullptr) return 0;
   int count = 0;
   while (const dirent* const entry = readdir(proc)) {
-    if (entry->d_name[0] < '0' || entry->d_name[0] > '9' || count == kMostSeen) continue;
+    if (entry->d_name[0] < '0' || entry->d_name[0] > '9' || count == kMaxSeen) continue;
     const pid_t parent = ParentOf(entry->d_name);
     if (parent > 0) seen[count++] = {static_cast<pid_t>(strtol(entry->d_name, nullptr, 10)), parent};
   }
@@ -62,7 +62,7 @@ void MarkDescendants(int count, bool (*spares)(pid_t)) {
     more = false;
     for (int i = 0; i < count; ++i) {
       const auto [pid, parent] = seen[i];
-      if (IsBelow(pid) || pid >= kMostIds) continue;
+      if (IsBelow(pid) || pid >= kMaxIds) continue;
       if (parent == self ? spares != nullptr && spares(pid) : !IsBelow(parent)) continue;
       below[pid / 8] = static_cast<unsigned char>(below[pid / 8] | 1 << pid % 8);
       more = true;

@@ -33,8 +33,8 @@ namespace {
 constexpr int kSocket = 0;
 
 // Maximum number of running first processes. agents.concurrency is at most 4096, and the pool adds some more.
-constexpr int kMostSandboxes = 8192;
-pid_t sandboxes[kMostSandboxes];
+constexpr int kMaxSandboxes = 8192;
+pid_t sandboxes[kMaxSandboxes];
 int sandbox_count = 0;
 
 bool IsSandbox(pid_t pid) {
@@ -57,7 +57,7 @@ LaunchFailure SetUp(int file, Ground& ground) {
   char** const hidden = work_root == nullptr ? nullptr : parcel.TakeStrings(header->hidden);
   char** const visible = hidden == nullptr ? nullptr : parcel.TakeStrings(header->visible);
   char** const sources = visible == nullptr ? nullptr : parcel.TakeStrings(header->sources);
-  if (sources == nullptr || header->filter_bytes > kMostFilterBytes) return {LaunchStep::kMessage, EINVAL, 0};
+  if (sources == nullptr || header->filter_bytes > kMaxFilterBytes) return {LaunchStep::kMessage, EINVAL, 0};
   const void* const filter = parcel.TakeBytes(header->filter_bytes);
   if (filter == nullptr) return {LaunchStep::kMessage, EINVAL, 0};
   ground = {.walls = header->walls,
@@ -95,7 +95,7 @@ LaunchFailure SetUp(int file, Ground& ground) {
 
 void OpenSandbox(const Ground& ground, const Incoming& open) {
   const int sandbox = open.fds[1];
-  if (sandbox_count == kMostSandboxes) {
+  if (sandbox_count == kMaxSandboxes) {
     ReportFailure(sandbox, LaunchStep::kNamespaces, EAGAIN, 0);
     return;
   }

@@ -172,7 +172,7 @@ class UnderTmp {
  public:
   void KeepPath(const char* path) {
     struct stat info;
-    if (!IsInTmp(path) || count_ == kMost || stat(path, &info) != 0) return;
+    if (!IsInTmp(path) || count_ == kMax || stat(path, &info) != 0) return;
     const int tree = CloneTree(path, true);
     if (tree >= 0) kept_[count_++] = {path, tree, S_ISDIR(info.st_mode)};
   }
@@ -187,12 +187,12 @@ class UnderTmp {
   }
 
  private:
-  static constexpr int kMost = 32;
+  static constexpr int kMax = 32;
   struct {
     const char* path;
     int tree;
     bool is_folder;
-  } kept_[kMost];
+  } kept_[kMax];
   int count_ = 0;
 };
 

@@ -44,7 +44,7 @@ bool ReadPlan(int fd, SandboxPlan& plan) {
 }
 
 // Sets up the isolation that belongs to one sandbox.
-LaunchFailure RaiseWall(const Ground& ground, const SandboxPlan& plan, int (&fds)[kMostReportDescriptors]) {
+LaunchFailure RaiseWall(const Ground& ground, const SandboxPlan& plan, int (&fds)[kMaxReportDescriptors]) {
   if ((ground.walls & kUserNamespace) != 0) {
     if (const int error = MapIds(ground.uid, ground.gid)) return {LaunchStep::kIdMap, error, 0};
   }
@@ -252,7 +252,7 @@ bool RunStart(const Ground& ground, const SandboxPlan& plan, const int (&fds)[kS
 }
 
 void GiveSocket(int sandbox) {
-  int fds[kMostReportDescriptors] = {NewSocket(), -1, -1};
+  int fds[kMaxReportDescriptors] = {NewSocket(), -1, -1};
   Answer(sandbox, &kSocket, 1, fds);
 }
 
@@ -308,8 +308,8 @@ LaunchFailure EnterGroups(const int* groups, int count) {
   return {};
 }
 
-void Answer(int socket, const void* bytes, size_t size, int (&fds)[kMostReportDescriptors]) {
-  int passed[kMostReportDescriptors], count = 0;
+void Answer(int socket, const void* bytes, size_t size, int (&fds)[kMaxReportDescriptors]) {
+  int passed[kMaxReportDescriptors], count = 0;
   for (const int fd : fds) {
     if (fd >= 0) passed[count++] = fd;
   }
@@ -382,7 +382,7 @@ void RunSandbox(const Ground& ground, const Incoming& open) {
     _exit(1);
   }
   close(open.fds[0]);
-  int fds[kMostReportDescriptors] = {-1, -1, -1};
+  int fds[kMaxReportDescriptors] = {-1, -1, -1};
   LaunchReport report;
   int groups = open.count - kOpenDescriptors;
   if (plan.header->freezer != 0) {

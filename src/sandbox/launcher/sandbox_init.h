@@ -29,7 +29,7 @@ struct Incoming {
   bool open = true;  // false = the socket was closed
   char byte = 0;
   int count = 0;
-  int fds[kOpenDescriptors + kMostGroups + kFreezerDescriptors];
+  int fds[kOpenDescriptors + kMaxGroups + kFreezerDescriptors];
 };
 Incoming Receive(int socket);
 
@@ -43,7 +43,7 @@ int CloneFlags(const Ground& ground);
 void ReportFailure(int control, LaunchStep step, int error, int index);
 
 // Sends bytes with those descriptors in `fds` that are not -1, and closes the descriptors.
-void Answer(int socket, const void* bytes, size_t size, int (&fds)[kMostReportDescriptors]);
+void Answer(int socket, const void* bytes, size_t size, int (&fds)[kMaxReportDescriptors]);
 
 // Makes the kernel kill this sandbox's processes first if the machine runs out of memory, because losing an episode is
 // better than losing the run. Does nothing if the process cannot write its oom_score_adj file.

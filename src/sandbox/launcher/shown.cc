@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kDetach = 2;
 
-constexpr int kMostTaken = 512;
+constexpr int kMaxTaken = 512;
 struct TakenPath {
   char* path = nullptr;
   int tree = -1;
@@ -30,17 +30,17 @@ struct TakenPath {
   bool keeps_owners = false;  // its sockets must be covered
   bool is_source = false;
   char link[256] = "";  // target of a link
-} taken[kMostTaken];
+} taken[kMaxTaken];
 int taken_count = 0;
 
-constexpr int kMostWalked = 1'000'000;
+constexpr int kMaxWalked = 1'000'000;
 int walked = 0;
 
 constexpr char kEmptyFile[] = "./.empty";
 
 int Add(const char* path, int tree, bool is_folder, bool keeps_owners) {
   if (tree < 0) return 0;
-  if (taken_count == kMostTaken) return E2BIG;
+  if (taken_count == kMaxTaken) return E2BIG;
   TakenPath& added = taken[taken_count++];
   added.path = strdup(path);
   added.tree = tree;
@@ -117,7 +117,7 @@ int TakeMountsBelow(const char* path, int nobody) {
 }
 
 int TakeLink(const char* path) {
-  if (taken_count == kMostTaken) return E2BIG;
+  if (taken_count == kMaxTaken) return E2BIG;
   TakenPath& added = taken[taken_count++];
   added.path = strdup(path);
   const ssize_t size = readlink(path, added.link, sizeof(added.link) - 1);
@@ -184,7 +184,7 @@ int CoverChannels(char* path, dev_t device) {
   if (folder == nullptr) return 0;
   const size_t length = strlen(path);
   int error = 0;
-  while (const dirent* const entry = error == 0 && walked < kMostWalked ? readdir(folder) : nullptr) {
+  while (const dirent* const entry = error == 0 && walked < kMaxWalked ? readdir(folder) : nullptr) {
     if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
     ++walked;
     const bool is_channel = IsChannel(dirfd(folder), *entry);

@@ -28,7 +28,7 @@
 namespace ingot::sandbox {
 namespace {
 
-constexpr int kMostLooks = 8;  // repeats if processes start in the meantime
+constexpr int kMaxLooks = 8;  // repeats if processes start in the meantime
 constexpr std::string_view kDeleted = " (deleted)";
 
 // Lets this thread read /proc as the sandbox's uid would, because root without CAP_SYS_PTRACE may not examine other
@@ -96,7 +96,7 @@ class Finder {
   }
 
   DeletedFiles Find() {
-    for (int i = 0; i < kMostLooks; ++i) {
+    for (int i = 0; i < kMaxLooks; ++i) {
       bool is_new = false;
       for (const pid_t pid : ProcessesOf(sandbox_.first)) {
         if (!looked_.insert(pid).second) continue;

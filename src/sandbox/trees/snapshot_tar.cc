@@ -23,7 +23,7 @@ namespace {
 
 constexpr size_t kBlock = 512;
 constexpr size_t kReadBytes = 256 << 10;
-constexpr int64_t kMostOctalSize = (int64_t{1} << 33) - 1;  // eleven octal digits
+constexpr int64_t kMaxOctalSize = (int64_t{1} << 33) - 1;  // eleven octal digits
 constexpr char kDeleted[] = ".wh.";
 constexpr char kOpaque[] = ".wh..wh..opq";
 
@@ -48,8 +48,8 @@ std::string HeaderOf(const std::string& name, const std::string& link, Kind kind
   Octal(header.mode, sizeof(header.mode), mode & 01777);
   Octal(header.uid, sizeof(header.uid), 0);
   Octal(header.gid, sizeof(header.gid), 0);
-  Octal(header.size, sizeof(header.size), static_cast<uint64_t>(std::min(size, kMostOctalSize)));
-  Octal(header.time, sizeof(header.time), static_cast<uint64_t>(std::clamp<int64_t>(time, 0, kMostOctalSize)));
+  Octal(header.size, sizeof(header.size), static_cast<uint64_t>(std::min(size, kMaxOctalSize)));
+  Octal(header.time, sizeof(header.time), static_cast<uint64_t>(std::clamp<int64_t>(time, 0, kMaxOctalSize)));
   header.type = static_cast<char>(kind);
   std::memcpy(header.magic, "ustar", 6);
   std::memcpy(header.version, "00", 2);
@@ -144,7 +144,7 @@ class TarWriter {
     std::string pax;
     if (name.size() > sizeof(Header::name)) pax += PaxRecord("path", name);
     if (link.size() > sizeof(Header::link)) pax += PaxRecord("linkpath", link);
-    if (size > kMostOctalSize) pax += PaxRecord("size", std::to_string(size));
+    if (size > kMaxOctalSize) pax += PaxRecord("size", std::to_string(size));
     std::string head;
     if (!pax.empty()) {
       const auto length = static_cast<int64_t>(pax.size());

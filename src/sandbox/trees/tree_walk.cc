@@ -16,7 +16,7 @@ namespace {
 
 using base::Fd;
 
-constexpr int64_t kMostReopened = 1'000'000;  // folders opened to find the way back
+constexpr int64_t kMaxReopened = 1'000'000;  // folders opened to find the way back
 
 class TreeWalk {
  public:
@@ -118,7 +118,7 @@ class TreeWalk {
   // Returns from the top to the last level, or to the last level that has not moved.
   absl::Status FindCurrent() {
     reopened_ += static_cast<int64_t>(levels_.size());
-    if (reopened_ > kMostReopened) return absl::ResourceExhaustedError("folders move too often to walk through them");
+    if (reopened_ > kMaxReopened) return absl::ResourceExhaustedError("folders move too often to walk through them");
     Fd at = Parent();
     for (size_t i = 0; i < levels_.size(); ++i) {
       Fd next = OpenIn(at, levels_[i].name);

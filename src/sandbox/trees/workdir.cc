@@ -237,7 +237,7 @@ absl::Status WorkDir::ClearFolder(const std::string& folder, const std::string& 
   return GiveToOwner(made.get(), absl::StrCat(path, "/", inner));
 }
 
-absl::Status WorkDir::WriteBeside(const std::string& name, std::string_view content) const {
+absl::Status WorkDir::WriteNextToWork(const std::string& name, std::string_view content) const {
   const std::string path = absl::StrCat(path_, "/", name);
   unlink(path.c_str());
   const Fd file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644));

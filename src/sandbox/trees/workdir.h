@@ -78,7 +78,7 @@ class WorkDir {
 
   // Writes the file `name` next to work/. First removes any existing file, because the agent may have put a link or a
   // pipe there.
-  absl::Status WriteBeside(const std::string& name, std::string_view content) const;
+  absl::Status WriteNextToWork(const std::string& name, std::string_view content) const;
 
   // Renames the folder to kept-`name` and returns its path. This object no longer removes it. Replaces an older folder
   // with that name. The owner can no longer enter the folder.

@@ -41,7 +41,7 @@ absl::Status JournaledRun::ResumeAt(int64_t checkpoint) {
   if (checkpoint < 0 || checkpoint > policy_.next_step()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "checkpoint ", checkpoint, " contains batches that this journal does not hold (it holds ", policy_.next_step(),
-        "): the pool belongs to another run, or lost its last records", datapool::WayOn()));
+        "): the pool belongs to another run, or lost its last records", datapool::PoolRecoveryHint()));
   }
   if (checkpoint < policy_.first_step()) return BeginsAfter(checkpoint);
   if (checkpoint < policy_.live_version()) INGOT_RETURN_IF_ERROR(policy_.SetLiveVersion(checkpoint));
@@ -72,7 +72,7 @@ absl::Status JournaledRun::StartEval(const v1::StartEvalRequest& request, const 
 
 absl::Status JournaledRun::BeginsAfter(int64_t step) const {
   return absl::FailedPreconditionError(absl::StrCat("the journal begins at step ", policy_.first_step(),
-                                                    " and does not hold batch ", step, datapool::WayOn()));
+                                                    " and does not hold batch ", step, datapool::PoolRecoveryHint()));
 }
 
 int64_t JournaledRun::TrimEnd() const {

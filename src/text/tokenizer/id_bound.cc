@@ -8,7 +8,7 @@
 namespace ingot::text {
 namespace {
 
-constexpr char kLeastIds[] = "ingot/least-ids";
+constexpr char kMinIds[] = "ingot/least-ids";
 
 bool IsAscii(char c) { return static_cast<unsigned char>(c) < 0x80; }
 
@@ -16,12 +16,12 @@ bool IsAscii(char c) { return static_cast<unsigned char>(c) < 0x80; }
 
 absl::Status TooManyIds(size_t least) {
   absl::Status status = absl::OutOfRangeError(absl::StrCat("the text has at least ", least, " tokens"));
-  status.SetPayload(kLeastIds, absl::Cord(std::to_string(least)));
+  status.SetPayload(kMinIds, absl::Cord(std::to_string(least)));
   return status;
 }
 
 std::optional<size_t> LeastIdsOf(const absl::Status& status) {
-  const auto payload = status.GetPayload(kLeastIds);
+  const auto payload = status.GetPayload(kMinIds);
   if (!payload.has_value()) return std::nullopt;
   return std::stoull(std::string(*payload));
 }

@@ -77,7 +77,7 @@ class PartRun::Attention final : public model::AttentionBackend {
     return tape_.attended;
   }
 
-  at::Tensor PassBy(int64_t, const at::Tensor& gate) override {
+  at::Tensor PassThrough(int64_t, const at::Tensor& gate) override {
     if (!history_) return gate;
     tape_.gate = gate;
     tape_.passed = gate.detach().requires_grad_(true);

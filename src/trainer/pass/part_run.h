@@ -109,7 +109,7 @@ class PartRun {
 struct PartRun::Tape {
   at::Tensor x, q, k, v, attended, lse, y;
   at::Tensor sinks;               // undefined = the family has none
-  at::Tensor gate, passed;        // PassBy's, before and after the cut; undefined = the layer has none
+  at::Tensor gate, passed;        // PassThrough's, before and after the cut; undefined = the layer has none
   kernels::DeltaInput recurrent;  // replaces q, k, and v; undefined = an attention layer
   at::Tensor balance_loss;        // scalar; undefined = no such term
 };

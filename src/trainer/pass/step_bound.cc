@@ -75,13 +75,13 @@ std::vector<std::pair<T, double>> Kinds(const std::vector<T>& all) {
 
 // Returns the mean time per call, after one warm-up call, over enough calls for the clock's resolution.
 ProcessSeconds Time(const std::function<void()>& f) {
-  constexpr double kLeast = 0.02;
+  constexpr double kMin = 0.02;
   f();
   const ProcessSeconds start = ClockNow();
   for (int calls = 1;; ++calls) {
     f();
     const ProcessSeconds now = ClockNow();
-    if (now.wall - start.wall < kLeast && calls < 1000) continue;
+    if (now.wall - start.wall < kMin && calls < 1000) continue;
     return {(now.wall - start.wall) / calls, (now.cpu - start.cpu) / calls};
   }
 }

@@ -16,11 +16,11 @@
 namespace ingot::trainer {
 namespace {
 
-constexpr size_t kLeast = size_t{1} << 20;
+constexpr size_t kMin = size_t{1} << 20;
 constexpr size_t kGrain = size_t{1} << 18;  // unit of sizes, and the smallest move
 // Each piece may be a system mapping, and the system allows 65,530 per process. Pieces only become smaller. The cache
 // is emptied when there are more than this many.
-constexpr size_t kMostPieces = 4096;
+constexpr size_t kMaxPieces = 4096;
 
 // Addresses [data, data + bytes). A block with several mappings remains divided; `pieces` are their sizes, in order.
 struct Block {
@@ -50,7 +50,7 @@ struct Block {
 class TensorCache final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t n) override {
-    void* const data = n < kLeast ? c10::alloc_cpu(n) : AcquireBlocks((n + kGrain - 1) / kGrain * kGrain);
+    void* const data = n < kMin ? c10::alloc_cpu(n) : AcquireBlocks((n + kGrain - 1) / kGrain * kGrain);
     return {data, data, &Free, c10::Device(c10::DeviceType::CPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &Free; }
@@ -106,7 +106,7 @@ class TensorCache final : public c10::Allocator {
 
   // Makes a block at new addresses. Uses as many pages from cached blocks as needed, and new pages for the remainder.
   Block Assemble(size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (pieces_ > kMostPieces) Drop();
+    if (pieces_ > kMaxPieces) Drop();
     void* data = Map(bytes);
     if (data == MAP_FAILED) {  // cached blocks may occupy the addresses
       Drop();

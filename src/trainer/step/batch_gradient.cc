@@ -12,7 +12,7 @@
 namespace ingot::trainer {
 namespace {
 
-constexpr size_t kMostNamed = 5;  // maximum number of calls to report for a gradient that is not finite
+constexpr size_t kMaxNamed = 5;  // maximum number of calls to report for a gradient that is not finite
 
 }  // namespace
 
@@ -149,7 +149,7 @@ std::string BatchGradient::FindFault(const StepTally& tally, double grad_norm) {
   };
   std::erase_if(own, [&](int32_t call) { return !suspected(call); });
   std::vector<int32_t> calls =
-      CallsWithoutFiniteGradient(policy_.model(), batch_, own, loss_, policy_.pass(), kMostNamed);
+      CallsWithoutFiniteGradient(policy_.model(), batch_, own, loss_, policy_.pass(), kMaxNamed);
   exchanges_.CollectFaults(tensors, calls);
   return absl::StrCat("loss ", tally.plain.loss, ", gradient norm ", grad_norm, ": not finite for ",
                       NameCalls(batch_, calls), tensors.empty() ? "" : "; ", tensors);

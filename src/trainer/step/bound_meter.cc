@@ -39,10 +39,10 @@ double BoundMeter::BoundOf(const StepWork& work, const StepTally& tally) const {
 }
 
 void BoundMeter::MeasureFor(const StepTally& tally) {
-  constexpr int kMostMeasured = 5;
+  constexpr int kMaxMeasured = 5;
   const StepTally::Plain& plain = tally.plain;
   if (!Known()) Measure();
-  if (BoundOf(plain.work, tally) > plain.pass_seconds && rates_->times < kMostMeasured) Measure();
+  if (BoundOf(plain.work, tally) > plain.pass_seconds && rates_->times < kMaxMeasured) Measure();
   const double bound = BoundOf(plain.work, tally);
   if (bound > plain.pass_seconds) rates_->best = rates_->best.Scaled(plain.pass_seconds / bound);
 }

@@ -106,7 +106,7 @@ absl::Status Follower::HoldRetained(const v1::LiveVersions& live, Cost* cost) {
     const bool holds = std::find(held.begin(), held.end(), version) != held.end();
     if (holds || rejected_.contains(folder) || version == EndOf(live.newest())) continue;
     INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<const Snapshot> snapshot, Restore(route, cost));
-    INGOT_ASSIGN_OR_RETURN(EncodedDelta beside, EncodeBeside(*snapshot, options_.codec));
+    INGOT_ASSIGN_OR_RETURN(EncodedDelta beside, EncodeHeld(*snapshot, options_.codec));
     const absl::Status sent = Send(std::move(beside), true, cost);
     if (absl::IsResourceExhausted(sent)) {
       INGOT_LOG(warn, "the engine serves without version {}, which it should retain: {}", version.version,

@@ -28,7 +28,7 @@ class ObjectSink final : public Sink {
   absl::StatusOr<v1::UpdateWeightsResponse> Update(const EncodedDelta& delta) override {
     const HeldVersion target = TargetOf(delta.header);
     if (delta.header.beside()) {
-      INGOT_ASSIGN_OR_RETURN(const int64_t sequence, writer_->HoldBeside(delta));
+      INGOT_ASSIGN_OR_RETURN(const int64_t sequence, writer_->HoldVersion(delta));
       INGOT_ASSIGN_OR_RETURN(const v1::EngineAck ack, Await(sequence));
       if (Holds(ack, target)) return ResponseOf(ack, target);
       INGOT_RETURN_IF_ERROR(ErrorOf(ack));

@@ -12,8 +12,8 @@
 namespace ingot::weights {
 namespace {
 
-constexpr double kLeastPart = 5 << 20;  // S3's minimum
-constexpr double kMostPart = 1 << 30;
+constexpr double kMinPart = 5 << 20;  // S3's minimum
+constexpr double kMaxPart = 1 << 30;
 
 bool IsLoopback(absl::string_view endpoint) {
   for (const char* host : {"http://127.0.0.1", "http://localhost", "http://[::1]"}) {
@@ -38,7 +38,7 @@ void Bind(base::Schema& schema, S3Options& o) {
   schema.Field("allow_plaintext", &o.allow_plaintext,
                "allows an endpoint http:// on another machine: for private networks");
   schema.Field("part_bytes", &o.part_bytes, "of one part of an upload and of one ranged read",
-               base::InRange(kLeastPart, kMostPart));
+               base::InRange(kMinPart, kMaxPart));
   schema.Field("parallel", &o.parallel, "parts of one object in flight at a time", base::InRange(1, 64));
 }
 

@@ -217,7 +217,7 @@ absl::StatusOr<int64_t> VersionWriter::Publish(const EncodedDelta& delta, bool a
   return sequence;
 }
 
-absl::StatusOr<int64_t> VersionWriter::HoldBeside(const EncodedDelta& full) {
+absl::StatusOr<int64_t> VersionWriter::HoldVersion(const EncodedDelta& full) {
   base::MutexLock lock(mu_);
   if (Retains(live_, TargetOf(full.header))) return live_.sequence();
   INGOT_ASSIGN_OR_RETURN(const v1::VersionRoute route, RouteOf(full, false));

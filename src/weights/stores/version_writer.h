@@ -58,7 +58,7 @@ class VersionWriter {
   // copy again, next to or over existing objects.
   absl::StatusOr<int64_t> Publish(const EncodedDelta& delta, bool anchor);
   // Stores a version's full copy unless a route leads to it. Engines hold it next to the newest version.
-  absl::StatusOr<int64_t> HoldBeside(const EncodedDelta& full);
+  absl::StatusOr<int64_t> HoldVersion(const EncodedDelta& full);
   // Allows engines to drop the version. Returns the sequence number of the `live` that no longer includes it.
   absl::StatusOr<int64_t> Release(int64_t version);
 

@@ -93,7 +93,7 @@ TEST_F(SnapshotFilesTest, OnlyASnapshotThatTheRunnerLacksIsGone) {
 
 TEST_F(SnapshotFilesTest, TransfersAreBoundedAndEndWithTheirReader) {
   std::vector<std::shared_ptr<FileTransfer>> others;
-  while (others.size() + 1 < FileTransfers::kMost) others.push_back(*transfers_.Open([] {}));
+  while (others.size() + 1 < FileTransfers::kMax) others.push_back(*transfers_.Open([] {}));
   EXPECT_TRUE(absl::IsResourceExhausted(transfers_.Open([] {}).status()));
   const std::string id = others.back()->id();
   EXPECT_EQ(transfers_.Find(id), others.back());

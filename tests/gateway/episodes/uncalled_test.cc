@@ -214,7 +214,7 @@ TEST_F(Uncalled, AnEpisodeWhoseCallComesFirstStays) {
   v1::EpisodeLimits limits;
   limits.set_max_calls(4);
   Episode episode(record, limits, false, false, std::nullopt, world_.clock.Now(), world_.clock);
-  const Episode::AskedEnd asked = NeverCalledEnd(episode, "no call");
+  const Episode::RequestedEnd asked = NeverCalledEnd(episode, "no call");
   EXPECT_TRUE(episode.uncalled_since().has_value());
   ASSERT_TRUE(episode.BeginCall(nullptr, world_.clock.Now()).ok());
   EXPECT_FALSE(episode.uncalled_since().has_value());

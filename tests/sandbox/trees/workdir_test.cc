@@ -196,7 +196,7 @@ TEST_F(WorkDirTest, AFileBesideWorkReplacesWhateverTheAgentPutThere) {
   ASSERT_EQ(mkfifo((folder->path() + "/pipe").c_str(), 0600), 0);
   std::filesystem::create_symlink(root_ + "/other", folder->path() + "/link");
   for (const char* name : {"pipe", "link", "new"}) {
-    const absl::Status written = folder->WriteBeside(name, "said");
+    const absl::Status written = folder->WriteNextToWork(name, "said");
     ASSERT_TRUE(written.ok()) << written;
     std::string content;
     std::ifstream(folder->path() + "/" + name) >> content;

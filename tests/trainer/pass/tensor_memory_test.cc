@@ -102,7 +102,7 @@ TEST_F(TensorMemoryTest, FreesMemoryOfTheEarlierAllocator) {
 // use.
 TEST_F(TensorMemoryTest, TensorsNeverOverlapAndMemoryStaysBounded) {
   constexpr int kThreads = 3;
-  constexpr int64_t kMost = 48 * kMega;  // of a thread
+  constexpr int64_t kMax = 48 * kMega;  // of a thread
   [[maybe_unused]] const int64_t resident = base::ResidentMemory();
   std::vector<std::thread> threads;
   for (int thread = 0; thread < kThreads; ++thread) {
@@ -112,7 +112,7 @@ TEST_F(TensorMemoryTest, TensorsNeverOverlapAndMemoryStaysBounded) {
       int64_t bytes = 0;
       for (int i = 0; i < 400; ++i) {
         const auto size = static_cast<int64_t>(random() % (i % 10 == 0 ? 30 * kMega : 5 * kMega)) + 1;
-        while (bytes + size > kMost || (!held.empty() && random() % 3 == 0)) {
+        while (bytes + size > kMax || (!held.empty() && random() % 3 == 0)) {
           const size_t at = random() % held.size();
           ASSERT_TRUE(IsFilled(held[at].first, held[at].second)) << "thread " << thread << ", round " << i;
           bytes -= held[at].first.numel();
@@ -127,7 +127,7 @@ TEST_F(TensorMemoryTest, TensorsNeverOverlapAndMemoryStaysBounded) {
   for (std::thread& thread : threads) thread.join();
   const TensorMemory memory = TensorMemoryNow();
   EXPECT_EQ(memory.live, 0);
-  EXPECT_LE(memory.cached, kThreads * (kMost + kMost / 4));          // sizes are rounded up
+  EXPECT_LE(memory.cached, kThreads * (kMax + kMax / 4));            // sizes are rounded up
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // whose shadows of what was held stay resident
   base::ResetPeakMemory();                                           // gives back what small tensors left on the heap
   EXPECT_LT(base::ResidentMemory() - resident, memory.cached + 24 * kMega);

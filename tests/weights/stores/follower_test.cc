@@ -199,7 +199,7 @@ TEST_P(FollowerTest, RetainedVersionsAreHeldUntilTheirRelease) {
   const std::unique_ptr<Sink> late_sink = SinkOf(writer, "rollout-1");
   ASSERT_TRUE(late_sink->Update(DeltaOf(nullptr, *one)).ok());
   EXPECT_THAT(late.engine.log(), ElementsAre("beside 0", "full 1"));
-  EXPECT_EQ(late_sink->Update(EncodeBeside(*zero).value()).status(), absl::OkStatus());
+  EXPECT_EQ(late_sink->Update(EncodeHeld(*zero).value()).status(), absl::OkStatus());
   EXPECT_EQ(sink->Release(0), absl::OkStatus());
   EXPECT_EQ(late_sink->Release(0), absl::OkStatus());
   EXPECT_THAT(process.engine.retained(), IsEmpty());
@@ -211,7 +211,7 @@ TEST_P(FollowerTest, AVersionIsHeldBesideBeforeThereIsANewest) {
   Process process(store_, "rollout-0");
   const std::unique_ptr<Sink> sink = SinkOf(writer, "rollout-0");
   const auto zero = model_.Next(), one = model_.Next();
-  EXPECT_EQ(sink->Update(EncodeBeside(*zero).value()).status(), absl::OkStatus());
+  EXPECT_EQ(sink->Update(EncodeHeld(*zero).value()).status(), absl::OkStatus());
   EXPECT_EQ(*sink->LiveVersion(), -1);
   EXPECT_EQ(sink->Update(DeltaOf(nullptr, *one)).status(), absl::OkStatus());
   EXPECT_THAT(process.engine.log(), ElementsAre("beside 0", "full 1"));
@@ -226,7 +226,7 @@ TEST_P(FollowerTest, AnEngineWithoutRoomSaysSo) {
   ASSERT_EQ(kept.status(), absl::OkStatus());
   EXPECT_TRUE(kept->not_retained());
   ASSERT_TRUE(sink->Update(DeltaOf(zero.get(), *one)).ok());
-  EXPECT_TRUE(absl::IsResourceExhausted(sink->Update(EncodeBeside(*zero).value()).status()));
+  EXPECT_TRUE(absl::IsResourceExhausted(sink->Update(EncodeHeld(*zero).value()).status()));
   EXPECT_EQ(*sink->LiveVersion(), 1);
 }
 

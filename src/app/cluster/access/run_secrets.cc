@@ -20,7 +20,7 @@ namespace ingot::app {
 namespace {
 
 constexpr size_t kTokenBytes = 32, kAdminKeyBytes = 24;
-constexpr size_t kMostBytes = 16384;
+constexpr size_t kMaxBytes = 16384;
 constexpr char kSpace[] = " \t\r\n";
 
 // Removes the first line from `text` and returns it without surrounding whitespace.
@@ -49,7 +49,7 @@ absl::StatusOr<RunSecrets> ReadRunSecrets(int fd) {
   std::string text;
   std::array<char, 4096> bytes;
   ssize_t got = 0;
-  while (text.size() <= kMostBytes &&
+  while (text.size() <= kMaxBytes &&
          ((got = read(fd, bytes.data(), bytes.size())) > 0 || (got < 0 && errno == EINTR))) {
     if (got > 0) text.append(bytes.data(), static_cast<size_t>(got));
   }
@@ -68,7 +68,7 @@ absl::StatusOr<RunSecrets> ReadRunSecrets(int fd) {
   secrets.token = TakeLine(rest);
   secrets.admin_key = TakeLine(rest);
   const auto is_word = [](const std::string& word) { return word.find_first_of(kSpace) == std::string::npos; };
-  if (text.size() > kMostBytes || !base::IsSecret(secrets.token) || !is_word(secrets.admin_key) ||
+  if (text.size() > kMaxBytes || !base::IsSecret(secrets.token) || !is_word(secrets.admin_key) ||
       rest.find_first_not_of(kSpace) != std::string_view::npos) {
     return absl::InvalidArgumentError(
         absl::StrCat("--token-fd ", fd, ": a line with the run's token is expected, e.g. of `openssl rand -hex 32`"));

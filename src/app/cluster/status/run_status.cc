@@ -113,13 +113,13 @@ std::vector<Question> QuestionsOf(const std::vector<RolePlace>& places, const Cl
 
 std::vector<RoleStatus> AskRoles(const absl::StatusOr<std::vector<RolePlace>>& places, const std::string& registry,
                                  const ClusterOptions& cluster, const RpcAccess& access) {
-  constexpr int kMostAtOnce = 64;
+  constexpr int kMaxAtOnce = 64;
   const std::vector<RolePlace> known = places.ok() ? *places : std::vector<RolePlace>();
   const absl::Status missing =
       places.ok() ? absl::UnavailableError(absl::StrCat("not registered in ", registry)) : places.status();
   const std::vector<Question> questions = QuestionsOf(known, cluster, access);
   std::vector<RoleStatus> roles(questions.size());
-  base::Executor threads({.name = "ask", .threads = std::min(static_cast<int>(questions.size()), kMostAtOnce)});
+  base::Executor threads({.name = "ask", .threads = std::min(static_cast<int>(questions.size()), kMaxAtOnce)});
   for (size_t i = 0; i < questions.size(); ++i) {
     const auto is_it = [&](const RolePlace& place) { return place.name == questions[i].name; };
     const auto place = std::find_if(known.begin(), known.end(), is_it);

@@ -19,7 +19,7 @@ namespace {
 
 // half of the interval is for reading answers, and half is for sleeping
 constexpr std::chrono::milliseconds kPause = UnresponsiveRoles::kEvery / 2;
-constexpr size_t kMostBytes = 1 << 16;  // maximum size of an answer
+constexpr size_t kMaxBytes = 1 << 16;  // maximum size of an answer
 
 int64_t Seconds(std::chrono::nanoseconds time) {
   return std::chrono::duration_cast<std::chrono::seconds>(time).count();
@@ -116,7 +116,7 @@ void UnresponsiveRoles::TakeAnswers(std::chrono::milliseconds wait) {
       std::array<char, 4096> bytes = {};
       const ssize_t got = recv(open[i].fd, bytes.data(), bytes.size(), MSG_DONTWAIT);
       if (got > 0) question.answer.append(bytes.data(), static_cast<size_t>(got));
-      if (got > 0 && question.answer.size() < kMostBytes) continue;
+      if (got > 0 && question.answer.size() < kMaxBytes) continue;
       Close(names[i], question, !question.answer.empty());
     }
   }

@@ -13,7 +13,7 @@ namespace {
 
 // The name that `word` may stand for; empty = none is near. REQUIRES: names are not empty.
 std::string Nearest(const std::string& asked, const std::vector<std::string>& names) {
-  const std::string word = asked.substr(0, base::kMostShown);  // because the cost grows with its size
+  const std::string word = asked.substr(0, base::kMaxShown);  // because the cost grows with its size
   const auto nearest = std::min_element(names.begin(), names.end(), [&](const std::string& a, const std::string& b) {
     return base::EditDistance(word, a) < base::EditDistance(word, b);
   });

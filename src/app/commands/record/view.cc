@@ -37,7 +37,7 @@ absl::Status ViewOrError(const ViewArgs& args) {
   std::optional<Underway> reading("view: reading " + args.run_dir);
   const bool many = !RunFoldersIn(args.run_dir).empty();
   if (!args.files && !many) {
-    const absl::StatusOr<std::string> link = AskForLink(args.run_dir);
+    const absl::StatusOr<std::string> link = RequestLink(args.run_dir);
     if (link.ok()) {
       reading.reset();
       std::printf("%s\nthe run is active; this is a new link to its page. --files reads its files instead\n",

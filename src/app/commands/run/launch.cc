@@ -47,7 +47,7 @@
 #include "app/run/run_dir.h"
 #include "app/run/threads.h"
 #include "app/terminal/progress.h"
-#include "app/training/weight_ways.h"
+#include "app/training/weight_transports.h"
 #include "base/log.h"
 #include "base/printable.h"
 #include "base/retry.h"
@@ -364,7 +364,8 @@ absl::StatusOr<int> LaunchOrError(const LaunchArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.run.config, args.run.overrides));
   const RunConfig& config = *loaded.config;
   const bool here = config.cluster.launcher == LauncherKind::kLocal;
-  INGOT_ASSIGN_OR_RETURN(const RunCheck check, CheckRun(config, args.dry_run ? AskedBy::kDryRun : AskedBy::kLaunch));
+  INGOT_ASSIGN_OR_RETURN(const RunCheck check,
+                         CheckRun(config, args.dry_run ? RequestedBy::kDryRun : RequestedBy::kLaunch));
   INGOT_ASSIGN_OR_RETURN(const std::string binary, OwnBinary());
   base::InitLogging("launch", "warn", "");  // until there is a folder; PrintLine prints everything else
   RoleWaits waits;

@@ -38,7 +38,7 @@
 #include "app/run/kept_template.h"
 #include "app/run/process.h"
 #include "app/run/run_dir.h"
-#include "app/training/weight_ways.h"
+#include "app/training/weight_transports.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/printable.h"

@@ -54,7 +54,7 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
         "cluster.trainer_ranks is ", config.cluster.trainer_ranks,
         ": `ingot train` is one process and trains on one rank; use `ingot launch`, or --set cluster.trainer_ranks=1"));
   }
-  INGOT_ASSIGN_OR_RETURN(const RunCheck check, CheckRun(config, AskedBy::kTrain));
+  INGOT_ASSIGN_OR_RETURN(const RunCheck check, CheckRun(config, RequestedBy::kTrain));
   const ModelSetup& model = check.model;
   INGOT_RETURN_IF_ERROR(CheckRunPool(config, args.resume));
   INGOT_ASSIGN_OR_RETURN(const RunDir dir,
@@ -106,7 +106,7 @@ absl::Status CheckConfig(const RunArgs& args) {
   std::optional<Underway> reading("config check: reading " + args.config);
   INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
   reading.reset();
-  INGOT_ASSIGN_OR_RETURN(const RunCheck check, CheckRun(*loaded.config, AskedBy::kConfigCheck));
+  INGOT_ASSIGN_OR_RETURN(const RunCheck check, CheckRun(*loaded.config, RequestedBy::kConfigCheck));
   std::printf("%s", loaded.schema.EffectiveYaml().c_str());
   std::fflush(stdout);
   // stdout stays a configuration that loads.

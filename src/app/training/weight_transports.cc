@@ -1,4 +1,4 @@
-#include "app/training/weight_ways.h"
+#include "app/training/weight_transports.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -147,12 +147,12 @@ absl::StatusOr<weights::VersionStore> RankStoreOf(const RunConfig& config, const
   return store;
 }
 
-absl::StatusOr<std::shared_ptr<weights::VersionWriter>> WeightWays::RankWriter() {
+absl::StatusOr<std::shared_ptr<weights::VersionWriter>> WeightTransports::RankWriter() {
   if (!RanksStoreVersions(config_)) return std::shared_ptr<weights::VersionWriter>();
   return WriterTo(config_.weights.ways.transport);
 }
 
-absl::StatusOr<std::shared_ptr<weights::VersionWriter>> WeightWays::WriterTo(WeightTransport transport) {
+absl::StatusOr<std::shared_ptr<weights::VersionWriter>> WeightTransports::WriterTo(WeightTransport transport) {
   std::shared_ptr<weights::VersionWriter>& writer = writers_[transport];
   if (writer != nullptr) return writer;
   INGOT_ASSIGN_OR_RETURN(std::shared_ptr<weights::ObjectStore> store,
@@ -170,7 +170,8 @@ absl::StatusOr<std::shared_ptr<weights::VersionWriter>> WeightWays::WriterTo(Wei
   return writer;
 }
 
-absl::StatusOr<std::shared_ptr<weights::Sink>> WeightWays::SinkTo(const std::string& engine, v1::RoleChannel channel) {
+absl::StatusOr<std::shared_ptr<weights::Sink>> WeightTransports::SinkTo(const std::string& engine,
+                                                                        v1::RoleChannel channel) {
   INGOT_ASSIGN_OR_RETURN(const WeightTransport transport, TransportOf(config_.weights.ways, engine));
   const milliseconds deadline = config_.weights.Options().deadline;
   if (transport == WeightTransport::kGrpc || transport == WeightTransport::kBroadcast) {

@@ -43,10 +43,10 @@ struct BroadcastEnds {
 };
 
 // Sends weights from the trainer. Not thread safe, but its sinks are.
-class WeightWays {
+class WeightTransports {
  public:
   // REQUIRES: `publisher` outlives this object and its sinks.
-  WeightWays(const RunConfig& config, const RunDir& dir, const weights::Publisher& publisher, BroadcastEnds ends)
+  WeightTransports(const RunConfig& config, const RunDir& dir, const weights::Publisher& publisher, BroadcastEnds ends)
       : config_(config), dir_(dir), publisher_(publisher), ends_(std::move(ends)) {}
 
   // Returns the sink for an engine. Opens a store when it is first used.
