@@ -242,10 +242,10 @@ http::Reply End(Gateway& gateway, const HttpRequest& request) {
 }
 
 http::Reply Snapshot(Gateway& gateway, const HttpRequest& request) {
-  v1::EpisodeSnapshotRequest snapshot;
-  snapshot.set_episode_id(request.route.episode);
-  snapshot.set_api_key(request.key);
-  const auto taken = gateway.SnapshotEpisode(snapshot);
+  v1::EpisodeSnapshotRequest wanted;
+  wanted.set_episode_id(request.route.episode);
+  wanted.set_api_key(request.key);
+  const auto taken = gateway.SnapshotEpisode(wanted);
   if (!taken.ok()) return Error(taken.status());
   const v1::EpisodeFork& snapshot = taken->snapshot();
   object json;

@@ -7,6 +7,7 @@
 #include "app/commands/run/episodes.h"
 #include "app/commands/run/launch.h"
 #include "app/commands/run/node.h"
+#include "app/commands/run/status.h"
 #include "app/commands/run/train.h"
 #include "app/roles/run_role.h"
 #include "app/run/process.h"

@@ -1,4 +1,4 @@
-// `ingot launch` starts a run with the configured launcher, and `ingot status` prints its state.
+// `ingot launch` starts a run with the configured launcher.
 #pragma once
 
 #include "app/run/run_args.h"
@@ -10,11 +10,5 @@ struct LaunchArgs {
   bool dry_run = false;  // only prints what would start
 };
 int Launch(const LaunchArgs& args);
-
-struct StatusArgs {
-  RunArgs run;
-  bool json = false;
-};
-int ShowStatus(const StatusArgs& args);
 
 }  // namespace ingot::app

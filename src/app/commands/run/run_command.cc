@@ -12,6 +12,7 @@
 #include "absl/strings/ascii.h"
 #include "app/terminal/shell_word.h"
 #include "base/file.h"
+#include "base/printable.h"
 
 namespace ingot::app {
 namespace {
@@ -59,6 +60,12 @@ std::string CommandOf(const std::string& verb, const RunArgs& args) {
 
 std::string CommandOfNode(const NodeArgs& args, int node) {
   return absl::StrCat(CommandOf("node", args.run), " --group ", Quoted(args.group), " --node ", node);
+}
+
+std::string FolderOf(const RunConfig& config) { return absl::StrCat(config.root, "/", config.name); }
+
+void PrintLine(const RunConfig& config, const std::string& line) {
+  std::printf("[%s] %s\n", config.name.c_str(), base::Printable(line).c_str());
 }
 
 absl::Status KeepCommand(const RunDir& dir, const std::string& command) {

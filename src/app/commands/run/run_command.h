@@ -17,6 +17,12 @@ std::string CommandOf(const std::string& verb, const RunArgs& args);
 // Returns "ingot node run.yaml --group engines --node 1", quoted in the same way.
 std::string CommandOfNode(const NodeArgs& args, int node);
 
+// Returns the run's folder.
+std::string FolderOf(const RunConfig& config);
+
+// Prints "[run's name] line". The line may contain untrusted text.
+void PrintLine(const RunConfig& config, const std::string& line);
+
 absl::Status KeepCommand(const RunDir& dir, const std::string& command);
 
 // Returns the command stored in the run's folder, or `other` if there is none.
