@@ -40,16 +40,8 @@ void Bind(base::Schema& schema, SamplingOptions& o) {
 
 void Bind(base::Schema& schema, SchedulerOptions& o) {
   schema.Field("total_steps", &o.total_steps, "optimizer steps of the run", base::InRange(0, kMaxSteps));
-  schema.Field("groups_per_step", &o.groups_per_step, "P: groups that one optimizer step trains",
-               base::InRange(1, 1 << 20));
   schema.Field("group_size", &o.group_size, "samples per task", base::InRange(1, SchedulerOptions::kMaxGroupSize));
-  schema.Field("max_staleness", &o.max_staleness, "S, in policy versions; 0: on-policy", base::InRange(0, 1 << 20));
-  schema.Field("window_fraction", &o.window_fraction,
-               "W = max(1, floor(this x (S+1)P)): how far past the oldest group batches may reach", base::Fraction());
-  schema.Choice(
-      "order", &o.order, {"strict", "windowed", "greedy"},
-      "which finished groups a batch may take: strict: in the order of admission; windowed: within W; greedy: "
-      "any, whatever the age and the mix of the batch");
+  BindWindow(schema, &o.groups_per_step, &o.max_staleness, &o.window_fraction, &o.order);
   schema.Field(
       "drop_zero_variance", &o.drop_zero_variance,
       "drop groups whose rewards are all equal, and admit others in their place (DAPO's dynamic sampling, under "

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/config.h"
+
 namespace ingot::scheduler {
 
 int64_t WindowOptions::Budget() const { return (max_staleness + 1) * groups_per_step; }
@@ -13,17 +15,23 @@ int64_t WindowOptions::Window() const {
   return std::max<int64_t>(1, static_cast<int64_t>(std::floor(window_fraction * static_cast<double>(Budget()))));
 }
 
-absl::Status WindowOptions::Validate() const {
-  if (groups_per_step < 1 || groups_per_step > (1 << 20)) {
-    return absl::InvalidArgumentError(absl::StrCat("groups_per_step is ", groups_per_step, ": 1 to 1048576"));
-  }
-  if (max_staleness < 0 || max_staleness > (1 << 20)) {
-    return absl::InvalidArgumentError(absl::StrCat("max_staleness is ", max_staleness, ": 0 to 1048576"));
-  }
-  if (!(window_fraction > 0 && window_fraction <= 1)) {
-    return absl::InvalidArgumentError(absl::StrCat("window_fraction is ", window_fraction, ": above 0, at most 1"));
-  }
-  return absl::OkStatus();
+absl::Status WindowOptions::Validate() const { return base::CheckBounds(*this); }
+
+void BindWindow(base::Schema& schema, int64_t* groups_per_step, int64_t* max_staleness, double* window_fraction,
+                WindowOrder* order) {
+  schema.Field("groups_per_step", groups_per_step, "P: groups that one optimizer step trains",
+               base::InRange(1, 1 << 20));
+  schema.Field("max_staleness", max_staleness, "S, in policy versions; 0: on-policy", base::InRange(0, 1 << 20));
+  schema.Field("window_fraction", window_fraction,
+               "W = max(1, floor(this x (S+1)P)): how far past the oldest group batches may reach", base::Fraction());
+  schema.Choice(
+      "order", order, {"strict", "windowed", "greedy"},
+      "which finished groups a batch may take: strict: in the order of admission; windowed: within W; greedy: "
+      "any, whatever the age and the mix of the batch");
+}
+
+void Bind(base::Schema& schema, WindowOptions& o) {
+  BindWindow(schema, &o.groups_per_step, &o.max_staleness, &o.window_fraction, &o.order);
 }
 
 WindowedFifo::WindowedFifo(const WindowOptions& options)

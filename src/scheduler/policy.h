@@ -60,6 +60,10 @@
 
 #include "base/status.h"
 
+namespace ingot::base {
+class Schema;
+}
+
 namespace ingot::scheduler {
 
 // How far the window extends past the head.
@@ -80,6 +84,11 @@ struct WindowOptions {
   int64_t Window() const;  // W: 1, max(1, floor(window_fraction * B)) or kNoWindow, depending on `order`
   absl::Status Validate() const;
 };
+
+// Declares the keys of a window's fields, with their meanings and bounds.
+void BindWindow(base::Schema& schema, int64_t* groups_per_step, int64_t* max_staleness, double* window_fraction,
+                WindowOrder* order);
+void Bind(base::Schema& schema, WindowOptions& options);
 
 class WindowedFifo {
  public:

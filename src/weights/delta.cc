@@ -46,8 +46,9 @@ bool SameLayout(const v1::Manifest& a, const v1::Manifest& b) {
 }
 
 absl::Status CodecOptions::Validate() const {
-  if (zstd_level < -7 || zstd_level > 19) {
-    return absl::InvalidArgumentError(absl::StrCat("zstd_level is ", zstd_level, ": -7 to 19"));
+  if (zstd_level < kMinLevel || zstd_level > kMaxLevel) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("zstd_level is ", zstd_level, ": must be ", kMinLevel, " to ", kMaxLevel));
   }
   if (max_bytes <= 0) return absl::InvalidArgumentError(absl::StrCat("max_bytes is ", max_bytes, ": must be > 0"));
   if (threads < 1) return absl::InvalidArgumentError(absl::StrCat("threads is ", threads, ": must be >= 1"));

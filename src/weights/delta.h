@@ -35,7 +35,9 @@ class VersionManifest;  // proto/weight_store.proto
 namespace ingot::weights {
 
 struct CodecOptions {
-  int zstd_level = 1;                             // -7 (fastest) to 19
+  static constexpr int kMinLevel = -7, kMaxLevel = 19;
+
+  int zstd_level = 1;                             // kMinLevel (fastest) to kMaxLevel
   int64_t max_bytes = int64_t{1} << 38;           // maximum raw size of a version in Apply and ChunkAssembler; > 0
   int threads = 1;                                // for Encode and Apply, including the calling thread; >= 1
   std::shared_ptr<BufferPool> buffers = nullptr;  // memory for versions that Apply makes; null = allocate it

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_join.h"
 #include "base/config.h"
+#include "weights/delta.h"
 #include "weights/publisher.h"
 #include "weights/stores/version_layout.h"
 
@@ -32,7 +33,8 @@ absl::StatusOr<WeightTransport> TransportOf(const WeightTransportConfig& options
 void Bind(base::Schema& schema, WeightsConfig& o) {
   schema.Field("deadline_ms", &o.deadline_ms,
                "milliseconds for one engine to confirm a version; after that it loses its lease", base::Positive());
-  schema.Field("zstd_level", &o.zstd_level, "of the delta codec; higher: smaller and slower", base::InRange(-7, 19));
+  schema.Field("zstd_level", &o.zstd_level, "of the delta codec; higher: smaller and slower",
+               base::InRange(weights::CodecOptions::kMinLevel, weights::CodecOptions::kMaxLevel));
   WeightTransportConfig& ways = o.ways;
   schema.Choice("transport", &ways.transport, Transports(),
                 "how new weights reach engines in other processes: grpc: sent to each; directory, s3: stored once "
