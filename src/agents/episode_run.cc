@@ -88,8 +88,8 @@ class EpisodeRunner {
                .tmp = sandbox_->tmp(),
                .cwd = context_.cwd,
                .base_url = sandbox_->InsideUrl(episode_.base_url())};
-    if (sandbox::Fd listener = sandbox_->TakeListener(); listener.valid() && context_.door != nullptr) {
-      auto entrance = context_.door->Open(std::move(listener), episode_.base_url());
+    if (sandbox::Fd listener = sandbox_->TakeListener(); listener.valid() && context_.gateway_access != nullptr) {
+      auto entrance = context_.gateway_access->Open(std::move(listener), episode_.base_url());
       if (!entrance.ok()) return Trouble{"sandbox", Message(entrance.status())};
       entrance_ = *std::move(entrance);
     }

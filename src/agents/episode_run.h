@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "agents/door.h"
+#include "agents/gateway_access.h"
 #include "agents/live_episode.h"
 #include "agents/mcp/mcp_bridge.h"
 #include "agents/recipe.h"
@@ -52,7 +52,7 @@ struct EpisodeReport {
 struct EpisodeContext {
   sandbox::Substrate* substrate = nullptr;  // must not be null
   sandbox::ImageStore* images = nullptr;    // null = recipes do not use images
-  Door* door = nullptr;                     // null = sandboxes share the machine's network
+  GatewayAccess* gateway_access = nullptr;  // null = sandboxes share the machine's network
   McpBridge* mcp = nullptr;                 // null = sandboxes have no remote MCP servers or reach them directly
   std::string cwd;
   const sandbox::Cancellation* cancel = nullptr;  // null = the episode cannot be cancelled

@@ -7,8 +7,8 @@
 
 #include "agents/episode_servers.h"
 #include "agents/failure_causes.h"
+#include "agents/gateway_relay.h"
 #include "agents/live_episode.h"
-#include "agents/relay_door.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "base/retry.h"
@@ -44,7 +44,8 @@ bool MayHaveOpened(const absl::Status& status) {
 
 absl::StatusOr<std::unique_ptr<Runner>> Runner::Make(const RunnerOptions& options,
                                                      std::unique_ptr<sandbox::Substrate> substrate, Episodes& episodes,
-                                                     const base::Clock& clock, base::Metrics* metrics, Door* door) {
+                                                     const base::Clock& clock, base::Metrics* metrics,
+                                                     GatewayAccess* gateway_access) {
   INGOT_RETURN_IF_ERROR(options.Validate());
   if (options.recipes.empty()) {
     return absl::InvalidArgumentError("agents.recipes is empty: name at least one agent to run");
@@ -68,21 +69,22 @@ absl::StatusOr<std::unique_ptr<Runner>> Runner::Make(const RunnerOptions& option
     INGOT_ASSIGN_OR_RETURN(bridge, McpBridge::Make());
   }
   std::unique_ptr<Runner> runner(
-      new Runner(options, std::move(recipes), std::move(substrate), episodes, clock, metrics, door));
+      new Runner(options, std::move(recipes), std::move(substrate), episodes, clock, metrics, gateway_access));
   runner->bridge_ = std::move(bridge);
   return runner;
 }
 
 Runner::Runner(const RunnerOptions& options, std::vector<std::shared_ptr<const Recipe>> recipes,
                std::unique_ptr<sandbox::Substrate> substrate, Episodes& episodes, const base::Clock& clock,
-               base::Metrics* metrics, Door* door)
+               base::Metrics* metrics, GatewayAccess* gateway_access)
     : options_(options),
       substrate_(std::move(substrate)),
       recipes_(std::move(recipes)),
       episodes_(episodes),
       clock_(clock),
-      own_door_(door == nullptr && substrate_->probe_result().own_network ? std::make_unique<RelayDoor>() : nullptr),
-      door_(door != nullptr ? door : own_door_.get()),
+      own_access_(gateway_access == nullptr && substrate_->probe_result().own_network ? std::make_unique<GatewayRelay>()
+                                                                                      : nullptr),
+      gateway_access_(gateway_access != nullptr ? gateway_access : own_access_.get()),
       images_(std::make_unique<sandbox::ImageStore>(
           ImageStoreOf(options),
           sandbox::ImageStoreOptions{
@@ -261,7 +263,7 @@ EpisodeReport Runner::RunOne(int recipe, const v1::EpisodeOpenResponse& episode)
   EpisodeContext context;
   context.substrate = substrate_.get();
   context.images = images_.get();
-  context.door = door_;
+  context.gateway_access = gateway_access_;
   context.mcp = bridge_.get();
   context.cwd = cwd_;
   context.cancel = &cancel_;

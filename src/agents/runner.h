@@ -30,10 +30,10 @@
 #include <string>
 #include <vector>
 
-#include "agents/door.h"
 #include "agents/end_reporter.h"
 #include "agents/episode_run.h"
 #include "agents/episodes.h"
+#include "agents/gateway_access.h"
 #include "agents/gateway_retry.h"
 #include "agents/open_gate.h"
 #include "agents/options.h"
@@ -55,11 +55,11 @@ namespace ingot::agents {
 class Runner {
  public:
   // Returns INVALID_ARGUMENT if RunnerOptions::Validate fails or there is no recipe. `episodes`, `clock`, `metrics`
-  // (null = none), and `door` (null = sandbox connections are relayed) must outlive the runner.
+  // (null = none), and `gateway_access` (null = sandbox connections are relayed) must outlive the runner.
   static absl::StatusOr<std::unique_ptr<Runner>> Make(const RunnerOptions& options,
                                                       std::unique_ptr<sandbox::Substrate> substrate, Episodes& episodes,
                                                       const base::Clock& clock, base::Metrics* metrics = nullptr,
-                                                      Door* door = nullptr);
+                                                      GatewayAccess* gateway_access = nullptr);
   // Calls Stop(), then waits for the slots without a deadline.
   ~Runner();
   Runner(const Runner&) = delete;
@@ -82,7 +82,7 @@ class Runner {
  private:
   Runner(const RunnerOptions& options, std::vector<std::shared_ptr<const Recipe>> recipes,
          std::unique_ptr<sandbox::Substrate> substrate, Episodes& episodes, const base::Clock& clock,
-         base::Metrics* metrics, Door* door);
+         base::Metrics* metrics, GatewayAccess* gateway_access);
   void Slot();
   // An episode that a slot requests. If an Open gets no answer, the gateway may still have opened the episode. The slot
   // then repeats the request with the same key and gets the same episode.
@@ -120,8 +120,8 @@ class Runner {
   const std::vector<std::shared_ptr<const Recipe>> recipes_;  // their verifiers may own sandboxes from substrate_
   Episodes& episodes_;
   const base::Clock& clock_;
-  const std::unique_ptr<Door> own_door_;  // null = uses an external door
-  Door* const door_;
+  const std::unique_ptr<GatewayAccess> own_access_;  // null = the caller provides it
+  GatewayAccess* const gateway_access_;
   std::unique_ptr<McpBridge> bridge_;  // null = no recipe has a remote MCP server, or sandboxes share the network
   const std::unique_ptr<sandbox::ImageStore> images_;
   const std::string cwd_;

@@ -77,7 +77,7 @@ void Answers::NoteAnswer(const Caller& caller, const absl::Status& status) {
   const KeyHashes hashes(caller.api_key);
   std::shared_ptr<Episode> episode;
   if (!caller.episode.empty()) {
-    episode = open_.Look(caller.episode).open;
+    episode = open_.Lookup(caller.episode).open;
     // Requests from other callers who know the id say nothing about the episode's agent.
     const std::string own = episode != nullptr ? episode->record().key_hash() : "";
     const bool is_own = own == hashes.as_owner || own == hashes.as_caller;

@@ -47,9 +47,9 @@ std::vector<std::shared_ptr<Loop>> NewLoops(int count) {
 }
 
 // A socket that accepts connections. Used on the first loop's thread.
-struct Door {
+struct Listener {
   // `name` identifies a socket that was passed in as a connection source; "" = the server's own socket.
-  Door(Loop& loop, std::string name) : name(std::move(name)), acceptor(loop), pause(loop) {}
+  Listener(Loop& loop, std::string name) : name(std::move(name)), acceptor(loop), pause(loop) {}
   void Close() {
     error_code ignored;
     acceptor.close(ignored);
@@ -84,7 +84,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
         bodies_(options.max_buffered_bytes),
         site_(options_),
         loops_(NewLoops(options.io_threads)),
-        own_(std::make_shared<Door>(*loops_[0], "")) {
+        own_(std::make_shared<Listener>(*loops_[0], "")) {
     for (const auto& loop : loops_) work_.push_back(asio::make_work_guard(*loop));
   }
 
@@ -108,21 +108,21 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   absl::StatusOr<std::shared_ptr<void>> AcceptOn(int fd, bool is_v6) {
-    auto door = std::make_shared<Door>(*loops_[0], absl::StrCat("socket ", ++sockets_));
+    auto listener = std::make_shared<Listener>(*loops_[0], absl::StrCat("socket ", ++sockets_));
     error_code error;
-    door->acceptor.assign(is_v6 ? tcp::v6() : tcp::v4(), fd, error);
+    listener->acceptor.assign(is_v6 ? tcp::v6() : tcp::v4(), fd, error);
     if (error) close(fd);
     if (error) return absl::InvalidArgumentError(absl::StrCat("cannot accept on the socket: ", error.message()));
-    asio::post(*loops_[0], [self = shared_from_this(), door] {
-      self->doors_.insert(door);
-      asio::co_spawn(*self->loops_[0], Accept(self, door), asio::detached);
+    asio::post(*loops_[0], [self = shared_from_this(), listener] {
+      self->listeners_.insert(listener);
+      asio::co_spawn(*self->loops_[0], Accept(self, listener), asio::detached);
     });
-    return std::shared_ptr<void>(nullptr, [weak = weak_from_this(), door](void*) {
+    return std::shared_ptr<void>(nullptr, [weak = weak_from_this(), listener](void*) {
       const std::shared_ptr<Impl> self = weak.lock();
       if (self == nullptr || self->IsStopped()) return;  // Stop closes it in that case
-      asio::post(*self->loops_[0], [self, door] {
-        door->Close();
-        self->doors_.erase(door);
+      asio::post(*self->loops_[0], [self, listener] {
+        listener->Close();
+        self->listeners_.erase(listener);
       });
     });
   }
@@ -139,8 +139,8 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     }
     asio::post(*loops_[0], [self = shared_from_this()] {
       self->CloseAcceptor();
-      for (const auto& door : self->doors_) door->Close();
-      self->doors_.clear();
+      for (const auto& listener : self->listeners_) listener->Close();
+      self->listeners_.clear();
       for (LoopTimer* timer : self->repeats_) timer->cancel();
     });
     {
@@ -268,24 +268,24 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     changed_.SignalAll();
   }
 
-  static LoopTask<void> Accept(std::shared_ptr<Impl> self, std::shared_ptr<Door> door) {
-    while (door->acceptor.is_open()) {
+  static LoopTask<void> Accept(std::shared_ptr<Impl> self, std::shared_ptr<Listener> listener) {
+    while (listener->acceptor.is_open()) {
       const std::shared_ptr<Loop>& loop = self->loops_[self->next_loop_++ % self->loops_.size()];
-      auto [error, socket] = co_await door->acceptor.async_accept(loop->get_executor(), kAwaitTuple);
-      if (!door->acceptor.is_open()) co_return;
+      auto [error, socket] = co_await listener->acceptor.async_accept(loop->get_executor(), kAwaitTuple);
+      if (!listener->acceptor.is_open()) co_return;
       if (error) {
         INGOT_LOG(warn, "a connection could not be accepted: {}", error.message());
-        door->pause.expires_after(kAcceptPause);
-        co_await door->pause.async_wait(kAwaitTuple);
+        listener->pause.expires_after(kAcceptPause);
+        co_await listener->pause.async_wait(kAwaitTuple);
         continue;
       }
-      self->Serve(loop, std::move(socket), *door);
+      self->Serve(loop, std::move(socket), *listener);
     }
   }
 
-  void Serve(const std::shared_ptr<Loop>& loop, LoopSocket socket, const Door& door) {
-    const bool is_own = door.name.empty();
-    const std::string source = is_own ? SourceOf(socket) : door.name;
+  void Serve(const std::shared_ptr<Loop>& loop, LoopSocket socket, const Listener& listener) {
+    const bool is_own = listener.name.empty();
+    const std::string source = is_own ? SourceOf(socket) : listener.name;
     auto connection = std::make_shared<Connection>(loop, std::move(socket), *shared_);
     auto place = Enter(connection, source, is_own ? 0 : places_->share());
     asio::co_spawn(*loop, Hold(shared_from_this(), connection, std::move(place)), asio::detached);
@@ -332,8 +332,9 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
   // One per thread. They share no state. The first one accepts connections for all of them in turn.
   const std::vector<std::shared_ptr<Loop>> loops_;
   std::vector<asio::executor_work_guard<LoopExecutor>> work_;
-  const std::shared_ptr<Door> own_;
-  std::set<std::shared_ptr<Door>> doors_;  // created by AcceptOn; like next_loop_, used on the first loop's thread
+  const std::shared_ptr<Listener> own_;
+  std::set<std::shared_ptr<Listener>>
+      listeners_;  // created by AcceptOn; like next_loop_, used on the first loop's thread
   size_t next_loop_ = 0;
   std::set<LoopTimer*> repeats_;  // created by Every; used on the first loop's thread
   int port_ = 0;

@@ -68,11 +68,11 @@ void Follower::Start() {
   timer_ = thread_.PostEvery(options_.period, [this] {
     thread_local const int lowered = setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNice);
     static_cast<void>(lowered);
-    Look();
+    Poll();
   });
 }
 
-void Follower::Look() {
+void Follower::Poll() {
   base::MutexLock lock(mu_);
   for (FollowedLogger& followed : followed_) {
     const absl::Status sent = Send(followed);

@@ -48,7 +48,7 @@ class Follower {
   // normally. Idempotent.
   void End(bool ok);
   // Checks once for new data on the caller's thread. For tests.
-  void Look();
+  void Poll();
 
  private:
   struct FollowedLogger {

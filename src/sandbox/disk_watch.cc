@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint64_t kMinFreeBytes = 1 << 20;
 // Processes normally receive a passed descriptor immediately, but a check may by chance see one in flight.
-constexpr int kMaxLooksInFlight = 3;
+constexpr int kMaxChecksInFlight = 3;
 
 // Folders that appear or disappear during the count are not errors.
 class TreeCounter : public TreeVisitor {
@@ -65,16 +65,16 @@ std::optional<Ending> DiskWatch::Fault(SteadyClock::time_point now) {
   if (now < next_) return std::nullopt;
   const bool is_limited = limits_.bytes > 0 || limits_.files > 0;
   const DeletedFiles deleted = is_limited ? FindDeletedFiles(sandbox_, folder_.c_str()) : DeletedFiles();
-  looks_in_flight_ = deleted.in_flight > 0 ? looks_in_flight_ + 1 : 0;
-  const auto fault = looks_in_flight_ >= kMaxLooksInFlight ? std::optional(Ending::kDiskFull) : Look(false, deleted);
+  checks_in_flight_ = deleted.in_flight > 0 ? checks_in_flight_ + 1 : 0;
+  const auto fault = checks_in_flight_ >= kMaxChecksInFlight ? std::optional(Ending::kDiskFull) : Check(false, deleted);
   const auto took = SteadyClock::now() - now;
   next_ = SteadyClock::now() + std::max<SteadyClock::duration>(std::chrono::seconds(1), 5 * took);
   return fault;
 }
 
-std::optional<Ending> DiskWatch::FaultAtEnd() const { return Look(true, {}); }
+std::optional<Ending> DiskWatch::FaultAtEnd() const { return Check(true, {}); }
 
-std::optional<Ending> DiskWatch::Look(bool opens, const DeletedFiles& deleted) const {
+std::optional<Ending> DiskWatch::Check(bool opens, const DeletedFiles& deleted) const {
   if (limits_.bytes > 0 || limits_.files > 0) {
     TreeCounter counter(limits_, opens, deleted);
     if (counter.exceeds() || !WalkTree(folder_, counter).ok()) return Ending::kDiskFull;

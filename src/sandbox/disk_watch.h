@@ -40,12 +40,12 @@ class DiskWatch {
   SteadyClock::time_point next() const { return next_; }
 
  private:
-  std::optional<Ending> Look(bool opens, const DeletedFiles& deleted) const;
+  std::optional<Ending> Check(bool opens, const DeletedFiles& deleted) const;
 
   const std::string folder_;
   const DiskLimits limits_;
   const SandboxOwner sandbox_;
-  int looks_in_flight_ = 0;  // consecutive checks that found descriptors in flight
+  int checks_in_flight_ = 0;  // consecutive checks that found descriptors in flight
   SteadyClock::time_point next_ = SteadyClock::now() + std::chrono::milliseconds(250);
 };
 

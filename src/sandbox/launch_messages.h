@@ -19,7 +19,7 @@
 namespace ingot::sandbox {
 
 // Parts of a sandbox's isolation, as bits.
-enum WallPart : uint32_t {
+enum IsolationPart : uint32_t {
   kOwnUid = 1 << 0,
   kUserNamespace = 1 << 1,
   kPidNamespace = 1 << 2,
@@ -65,7 +65,7 @@ struct LaunchFailure {
 // Followed by the work root, `hidden` strings ("d" + folder path, or "f" + file path), `visible` paths, `sources`
 // paths, and the filter.
 struct SetUpHeader {
-  uint32_t walls = 0;
+  uint32_t isolation = 0;
   uint32_t hidden = 0;
   uint32_t visible = 0;       // paths that sandboxes see read-only
   uint32_t sources = 0;       // paths that are, or contain, image root folders

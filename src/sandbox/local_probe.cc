@@ -25,33 +25,33 @@ Limits CheckLimits() {
   return limits;
 }
 
-// Returns the part of `walls` that a failed step belongs to; 0 = none, or the machine lacks resources.
-uint32_t RejectedPart(const LaunchFailure& failure, uint32_t walls) {
+// Returns the part of `isolation` that a failed step belongs to; 0 = none, or the machine lacks resources.
+uint32_t RejectedPart(const LaunchFailure& failure, uint32_t isolation) {
   if (failure.error == EAGAIN || failure.error == ENOMEM || failure.error == EMFILE || failure.error == ENFILE)
     return 0;
-  const uint32_t user = walls & kUserNamespace;
+  const uint32_t user = isolation & kUserNamespace;
   switch (failure.step) {
     case LaunchStep::kNamespaces:
-      if ((walls & kRootFolder) != 0) return kRootFolder;  // one of many
-      return user != 0 ? user : walls & kNamespaces;
+      if ((isolation & kRootFolder) != 0) return kRootFolder;  // one of many
+      return user != 0 ? user : isolation & kNamespaces;
     case LaunchStep::kIdMap:
       return user;
     case LaunchStep::kMounts:
     case LaunchStep::kHide:
     case LaunchStep::kFolder:
-      return (walls & kRootFolder) != 0 ? walls & kRootFolder : walls & kMountNamespace;
+      return (isolation & kRootFolder) != 0 ? isolation & kRootFolder : isolation & kMountNamespace;
     case LaunchStep::kRoot:
-      return walls & kRootFolder;
+      return isolation & kRootFolder;
     case LaunchStep::kNetwork:
-      return walls & kNetNamespace;
+      return isolation & kNetNamespace;
     case LaunchStep::kFilter:
-      return walls & kSeccomp;
+      return isolation & kSeccomp;
     case LaunchStep::kLandlockRules:
-      return walls & kLandlock;
+      return isolation & kLandlock;
     case LaunchStep::kProc:
-      return (walls & kRootFolder) != 0 ? walls & kRootFolder : walls & kPrivateProc;
+      return (isolation & kRootFolder) != 0 ? isolation & kRootFolder : isolation & kPrivateProc;
     case LaunchStep::kUid:
-      return walls & kOwnUid;
+      return isolation & kOwnUid;
     default:
       return 0;
   }
@@ -69,8 +69,8 @@ std::string PartName(uint32_t part) {
 }
 
 // Landlock covers only TCP. A root folder includes an IPC namespace.
-FilterOptions FilterOf(uint32_t walls) {
-  return {.tcp_only = (walls & kLandlock) != 0, .denies_ipc = (walls & kRootFolder) == 0};
+FilterOptions FilterOf(uint32_t isolation) {
+  return {.tcp_only = (isolation & kLandlock) != 0, .denies_ipc = (isolation & kRootFolder) == 0};
 }
 
 // Returns the sets to try, strongest first, except those that `options` exclude.
@@ -110,10 +110,10 @@ absl::Status LocalSubstrate::Probe(uint32_t rejected) {
   const bool is_root = geteuid() == 0;
   if (!is_root && options.agent_uid != "shared")
     probe_result.rejected.push_back("a uid per sandbox (ingot is not root)");
-  for (const uint32_t walls : SetsOf(options, is_root)) {
-    if ((walls & rejected) != 0) continue;
-    INGOT_ASSIGN_OR_RETURN(const Rejection rejection, Try(walls));
-    if (rejection.part == 0) return NoteProbeResult(walls, rejected);
+  for (const uint32_t isolation : SetsOf(options, is_root)) {
+    if ((isolation & rejected) != 0) continue;
+    INGOT_ASSIGN_OR_RETURN(const Rejection rejection, Try(isolation));
+    if (rejection.part == 0) return NoteProbeResult(isolation, rejected);
     rejected |= rejection.part;
     probe_result.rejected.push_back(absl::StrCat(PartName(rejection.part), " (", rejection.reason, ")"));
     ground_.launcher.reset();
@@ -124,18 +124,18 @@ absl::Status LocalSubstrate::Probe(uint32_t rejected) {
                    ". Not granted: ", absl::StrJoin(probe_result.rejected, "; ")));
 }
 
-absl::Status LocalSubstrate::NoteProbeResult(uint32_t walls, uint32_t rejected) {
+absl::Status LocalSubstrate::NoteProbeResult(uint32_t isolation, uint32_t rejected) {
   ProbeResult& probe_result = ground_.probe_result;
-  probe_result.own_uid = (walls & kOwnUid) != 0;
+  probe_result.own_uid = (isolation & kOwnUid) != 0;
   probe_result.first_uid = probe_result.own_uid ? ground_.options.uid_base : 0;
-  probe_result.user_namespace = (walls & kUserNamespace) != 0;
-  probe_result.pid_namespace = (walls & kPidNamespace) != 0;
-  probe_result.mount_namespace = (walls & kMountNamespace) != 0;
-  probe_result.private_proc = (walls & kPrivateProc) != 0;
-  probe_result.root_folder = (walls & kRootFolder) != 0;
-  probe_result.own_network = (walls & kNetNamespace) != 0;
-  probe_result.seccomp = (walls & kSeccomp) != 0;
-  probe_result.landlock = (walls & kLandlock) != 0 ? launcher::LandlockVersion() : 0;
+  probe_result.user_namespace = (isolation & kUserNamespace) != 0;
+  probe_result.pid_namespace = (isolation & kPidNamespace) != 0;
+  probe_result.mount_namespace = (isolation & kMountNamespace) != 0;
+  probe_result.private_proc = (isolation & kPrivateProc) != 0;
+  probe_result.root_folder = (isolation & kRootFolder) != 0;
+  probe_result.own_network = (isolation & kNetNamespace) != 0;
+  probe_result.seccomp = (isolation & kSeccomp) != 0;
+  probe_result.landlock = (isolation & kLandlock) != 0 ? launcher::LandlockVersion() : 0;
   probe_result.isolation = probe_result.root_folder    ? IsolationLevel::kNamespaces
                            : probe_result.landlock > 0 ? IsolationLevel::kLandlock
                                                        : IsolationLevel::kProcess;
@@ -206,33 +206,33 @@ absl::Status LocalSubstrate::TryFreezer(Freezers& freezers) {
   return freezer->Freeze().status();
 }
 
-absl::StatusOr<LocalSubstrate::Rejection> LocalSubstrate::Try(uint32_t walls) {
+absl::StatusOr<LocalSubstrate::Rejection> LocalSubstrate::Try(uint32_t isolation) {
   std::optional<int64_t> uid;
-  if ((walls & kOwnUid) != 0) {
+  if ((isolation & kOwnUid) != 0) {
     if (const absl::Status opened = OpenUids(); !opened.ok()) return Rejection{kOwnUid, std::string(opened.message())};
     INGOT_ASSIGN_OR_RETURN(uid, ground_.uids->Acquire());
   }
   const SubstrateOptions& options = ground_.options;
-  SandboxLauncherOptions wall{.walls = walls,
-                              .work_root = ground_.work_root,
-                              .hidden = options.hidden,
-                              .visible = {},
-                              .sources = {},
-                              .filter = "",
-                              .left_out = ground_.left_out};
-  if ((walls & (kRootFolder | kLandlock)) != 0) wall.visible = ShownPaths(options);
-  if ((walls & kRootFolder) != 0) wall.sources = ImageSources(options);
-  if ((walls & kLandlock) != 0) wall.visible = WithoutHidden(wall.visible, options.hidden);
-  if ((walls & kSeccomp) != 0) {
-    INGOT_ASSIGN_OR_RETURN(wall.filter, MakeFilter(FilterOf(walls)));
+  SandboxLauncherOptions launch{.isolation = isolation,
+                                .work_root = ground_.work_root,
+                                .hidden = options.hidden,
+                                .visible = {},
+                                .sources = {},
+                                .filter = "",
+                                .left_out = ground_.left_out};
+  if ((isolation & (kRootFolder | kLandlock)) != 0) launch.visible = ShownPaths(options);
+  if ((isolation & kRootFolder) != 0) launch.sources = ImageSources(options);
+  if ((isolation & kLandlock) != 0) launch.visible = WithoutHidden(launch.visible, options.hidden);
+  if ((isolation & kSeccomp) != 0) {
+    INGOT_ASSIGN_OR_RETURN(launch.filter, MakeFilter(FilterOf(isolation)));
   }
   LaunchFailure failure;
-  auto launcher = SandboxLauncher::Make(std::move(wall), failure);
-  const uint32_t part = RejectedPart(failure, walls);
+  auto launcher = SandboxLauncher::Make(std::move(launch), failure);
+  const uint32_t part = RejectedPart(failure, isolation);
   if (!launcher.ok() && part != 0) return Rejection{part, DescribeFailure(failure)};
   INGOT_RETURN_IF_ERROR(launcher.status());
   ground_.launcher = *std::move(launcher);
-  absl::StatusOr<Rejection> rejection = CheckReach(walls, uid.value_or(0));
+  absl::StatusOr<Rejection> rejection = CheckReach(isolation, uid.value_or(0));
   if (uid.has_value()) ground_.uids->Give(*uid);
   return rejection;
 }
@@ -251,8 +251,8 @@ absl::Status LocalSubstrate::OpenUids() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<LocalSubstrate::Rejection> LocalSubstrate::CheckReach(uint32_t walls, int64_t uid) {
-  std::vector<Wish> wishes = Wishes(ground_.options.programs);
+absl::StatusOr<LocalSubstrate::Rejection> LocalSubstrate::CheckReach(uint32_t isolation, int64_t uid) {
+  std::vector<NeededPath> wishes = NeededPaths(ground_.options.programs);
   wishes.push_back({"agents.work_root", ground_.work_root, true});
   LaunchFailure failure;
   OpenOptions open{
@@ -260,28 +260,28 @@ absl::StatusOr<LocalSubstrate::Rejection> LocalSubstrate::CheckReach(uint32_t wa
   const auto sandbox = ground_.launcher->Open(open, failure);
   INGOT_RETURN_IF_ERROR(sandbox.status());
   StartOptions start{.checks = true, .working_dir = "", .path = "", .arguments = {}, .variables = {}, .limits = {}};
-  for (const Wish& wish : wishes) start.arguments.push_back((wish.executes ? "x" : "r") + wish.path);
+  for (const NeededPath& needed : wishes) start.arguments.push_back((needed.executes ? "x" : "r") + needed.path);
   if (failure.step == LaunchStep::kNone) {
     const auto outcome = RunInOpenSandbox(sandbox->socket, start, Command(), CheckLimits(), nullptr, {}, failure);
     INGOT_RETURN_IF_ERROR(outcome.status());
   }
   if (failure.step == LaunchStep::kNone) return Rejection{};
   if (failure.step != LaunchStep::kReach) {
-    const uint32_t part = RejectedPart(failure, walls);
+    const uint32_t part = RejectedPart(failure, isolation);
     if (part == 0)
       return ErrnoStatus(failure.error, absl::StrCat("cannot start agents (", DescribeFailure(failure), ")"));
     return Rejection{part, DescribeFailure(failure)};
   }
-  const Wish& wish = wishes[static_cast<size_t>(failure.index)];
+  const NeededPath& needed = wishes[static_cast<size_t>(failure.index)];
   const std::string reason =
-      absl::StrCat(wish.program, ": ", (walls & kOwnUid) != 0 ? absl::StrCat("uid ", uid) : "a sandbox", " cannot ",
-                   wish.executes ? "enter or execute " : "read ", wish.path, ": ", ClosedPart(wish.path),
-                   "; chmod o+x opens a folder");
-  if ((walls & (kRootFolder | kLandlock)) != 0) {
-    return Rejection{walls & (kRootFolder | kLandlock),
+      absl::StrCat(needed.program, ": ", (isolation & kOwnUid) != 0 ? absl::StrCat("uid ", uid) : "a sandbox",
+                   " cannot ", needed.executes ? "enter or execute " : "read ", needed.path, ": ",
+                   ClosedPart(needed.path), "; chmod o+x opens a folder");
+  if ((isolation & (kRootFolder | kLandlock)) != 0) {
+    return Rejection{isolation & (kRootFolder | kLandlock),
                      absl::StrCat(reason, ", and sandbox.visible shows a path to sandboxes")};
   }
-  if ((walls & kOwnUid) != 0) return Rejection{kOwnUid, reason};
+  if ((isolation & kOwnUid) != 0) return Rejection{kOwnUid, reason};
   return absl::FailedPreconditionError(reason);
 }
 

@@ -156,7 +156,7 @@ absl::Status LocalSandbox::MakeFolders() {
   tmp_ = folder_->tmp();
   if (uid_ != nullptr && ground_.probe_result.mount_namespace) {
     const std::string line = absl::StrCat("agent:x:", uid_->uid(), ":", uid_->uid(), "::", home_, ":/bin/sh\n");
-    // see NameUid in launcher/wall.h
+    // see NameUid in launcher/isolation_steps.h
     INGOT_RETURN_IF_ERROR(folder_->WriteNextToWork("passwd", ground_.known_users + line));
     chmod((path_ + "/passwd").c_str(), 0644);  // independent of the umask
   }

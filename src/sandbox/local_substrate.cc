@@ -63,7 +63,7 @@ absl::StatusOr<std::unique_ptr<LocalSubstrate>> LocalSubstrate::Make(const Subst
   if (options.pool > 0) {
     substrate->pool_ = std::make_unique<SandboxPool>(
         static_cast<size_t>(options.pool),
-        [&ground = substrate->ground_](const SandboxOptions& wish) { return LocalSandbox::Make(ground, wish); });
+        [&ground = substrate->ground_](const SandboxOptions& needed) { return LocalSandbox::Make(ground, needed); });
   }
   return substrate;
 }

@@ -23,7 +23,7 @@
 
 namespace ingot::sandbox {
 
-// Bits for `rejected` in addition to WallParts: control groups that limit a sandbox's totals, and control groups that
+// Bits for `rejected` in addition to IsolationParts: control groups that limit a sandbox's totals, and control groups that
 // freeze its commands (cgroup version 1 or 2).
 inline constexpr uint32_t kGroupsRejected = 1u << 31;
 inline constexpr uint32_t kFreezer1Rejected = 1u << 30;
@@ -31,7 +31,7 @@ inline constexpr uint32_t kFreezer2Rejected = 1u << 29;
 
 class LocalSubstrate final : public Substrate {
  public:
-  // `rejected` is a set of WallParts to treat as not allowed on this machine. The launcher skips the measure
+  // `rejected` is a set of IsolationParts to treat as not allowed on this machine. The launcher skips the measure
   // `left_out`. Both are for tests.
   static absl::StatusOr<std::unique_ptr<LocalSubstrate>> Make(const SubstrateOptions& options, uint32_t rejected = 0,
                                                               Measure left_out = Measure::kNone);
@@ -54,10 +54,10 @@ class LocalSubstrate final : public Substrate {
   // Sets the probe result and launcher in ground_, and the uid range if sandboxes have their own uids.
   absl::Status Probe(uint32_t rejected);
   // Starts a launcher with these parts and checks that a sandbox opened by it can access the programs.
-  absl::StatusOr<Rejection> Try(uint32_t walls);
-  absl::StatusOr<Rejection> CheckReach(uint32_t walls, int64_t uid);
+  absl::StatusOr<Rejection> Try(uint32_t isolation);
+  absl::StatusOr<Rejection> CheckReach(uint32_t isolation, int64_t uid);
   // Records the allowed parts, then tries control groups and overlays.
-  absl::Status NoteProbeResult(uint32_t walls, uint32_t rejected);
+  absl::Status NoteProbeResult(uint32_t isolation, uint32_t rejected);
   // Tries the control groups that freeze commands, with a sandbox whose command enters one.
   void TryFreezers(uint32_t rejected);
   absl::Status TryFreezer(Freezers& freezers);

@@ -79,8 +79,8 @@ std::string Canonical(const std::string& path) {
   return error ? path : whole.string();
 }
 
-std::vector<Wish> Wishes(const std::vector<Program>& programs) {
-  std::vector<Wish> wishes;
+std::vector<NeededPath> NeededPaths(const std::vector<Program>& programs) {
+  std::vector<NeededPath> wishes;
   for (const Program& program : programs) {
     if (program.argv.empty()) continue;
     const std::string& name = program.argv[0];
@@ -127,9 +127,9 @@ std::vector<std::string> ShownPaths(const SubstrateOptions& options) {
     if (path.starts_with('/') && path != "/") shown.push_back(path);
   }
   if (!options.images.empty()) shown.push_back(options.images);
-  for (const Wish& wish : Wishes(options.programs)) {
-    Show(wish.path, shown);
-    Show(Canonical(wish.path), shown);
+  for (const NeededPath& needed : NeededPaths(options.programs)) {
+    Show(needed.path, shown);
+    Show(Canonical(needed.path), shown);
   }
   // A path below a shown path needs no mount. Links in system folders remain links.
   std::sort(shown.begin() + std::size(kSystem), shown.end());

@@ -10,7 +10,7 @@
 
 namespace ingot::sandbox {
 
-struct Wish {
+struct NeededPath {
   std::string program;  // Program::name
   std::string path;
   bool executes = false;
@@ -18,7 +18,7 @@ struct Wish {
 
 // Returns the paths in the programs' arguments that this process can find. Skips missing paths, because they are not an
 // access problem.
-std::vector<Wish> Wishes(const std::vector<Program>& programs);
+std::vector<NeededPath> NeededPaths(const std::vector<Program>& programs);
 
 // Returns INVALID_ARGUMENT if a program is inside a hidden path.
 absl::Status CheckNotHidden(const SubstrateOptions& options);

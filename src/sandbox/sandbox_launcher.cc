@@ -28,7 +28,7 @@ constexpr int kSocketTimeoutMs = 10'000;
 
 std::string SetUpParcel(const SandboxLauncherOptions& options) {
   std::string strings;
-  SetUpHeader header{.walls = options.walls,
+  SetUpHeader header{.isolation = options.isolation,
                      .hidden = 0,
                      .visible = static_cast<uint32_t>(options.visible.size()),
                      .sources = static_cast<uint32_t>(options.sources.size()),
@@ -119,7 +119,7 @@ absl::Status AwaitSandbox(OpenedSandbox& sandbox, LaunchFailure& failure) {
   message.msg_controllen = sizeof(buffer);
   const ssize_t got = ready == 1 ? recvmsg(sandbox.socket.get(), &message, MSG_CMSG_CLOEXEC) : -1;
   if (got != sizeof(report)) {
-    return absl::UnavailableError(ready == 1 ? "the first process of a sandbox died before its wall stood"
+    return absl::UnavailableError(ready == 1 ? "the first process of a sandbox died before its isolation was set up"
                                              : "a sandbox did not open within 60 s");
   }
   failure = report.failure;

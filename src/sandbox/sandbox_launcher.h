@@ -25,7 +25,7 @@
 namespace ingot::sandbox {
 
 struct SandboxLauncherOptions {
-  uint32_t walls = 0;  // WallPart
+  uint32_t isolation = 0;  // IsolationPart
   std::string work_root;
   std::vector<std::string> hidden;    // kMountNamespace: absolute paths; missing ones are skipped
   std::vector<std::string> visible;   // kRootFolder or kLandlock: absolute paths that sandboxes see

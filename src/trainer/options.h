@@ -50,7 +50,7 @@ struct TrustRegionOptions {
 
   bool on() const { return max_mean > 0 || max_position > 0; }
   // Returns how many rows' policies fit into memory_mb, at `row_bytes` each. At least 1.
-  int64_t MostRows(int64_t row_bytes) const { return std::max<int64_t>(1, (memory_mb << 20) / row_bytes); }
+  int64_t MaxRows(int64_t row_bytes) const { return std::max<int64_t>(1, (memory_mb << 20) / row_bytes); }
 };
 
 // Tokens that the policy loss excludes under every objective (off_policy_mask.h). Bounds apply to the importance ratio

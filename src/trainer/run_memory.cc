@@ -38,7 +38,7 @@ MemoryNeed NeedOf(const TrainerOptions& options, const model::ModelConfig& confi
     const int64_t wide = element_bytes == 8 ? 8 : 4;
     int64_t rows = 0;  // rows in the batch
     for (const tree::ForestPart& part : parts) rows += part.size();
-    const int64_t held = std::min(options.trust_region.MostRows(config.vocab_size * wide), rows + rows / 4);
+    const int64_t held = std::min(options.trust_region.MaxRows(config.vocab_size * wide), rows + rows / 4);
     need.copies += model::SpecOf(config).trained_elements() * wide / ranks + held * config.vocab_size * wide;
   }
   return need;

@@ -56,14 +56,14 @@ struct ListeningSocket {
 TEST(HttpServer, AcceptsOnASocketThatIsHandedInUntilItIsGivenBack) {
   EchoSite site;
   const ListeningSocket socket;
-  auto door = site.server().AcceptOn(socket.fd);
-  ASSERT_TRUE(door.ok()) << door.status();
+  auto listener = site.server().AcceptOn(socket.fd);
+  ASSERT_TRUE(listener.ok()) << listener.status();
   Wire inside(socket.port), own(site.server().port());
   for (Wire* const wire : {&inside, &own}) {
     wire->Send(Request("POST", "/echo", "hello"));
     EXPECT_EQ(Read(*wire).body, "hello");
   }
-  door->reset();
+  listener->reset();
   inside.Send(Request("POST", "/echo", "the connection stays"));
   EXPECT_EQ(Read(inside).body, "the connection stays");
   const int plain = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -73,8 +73,8 @@ TEST(HttpServer, AcceptsOnASocketThatIsHandedInUntilItIsGivenBack) {
 TEST(HttpServer, StopsWhileSocketsAreHandedIn) {
   EchoSite site;
   const ListeningSocket socket;
-  const auto door = site.server().AcceptOn(socket.fd);
-  ASSERT_TRUE(door.ok()) << door.status();
+  const auto listener = site.server().AcceptOn(socket.fd);
+  ASSERT_TRUE(listener.ok()) << listener.status();
   site.server().Stop();
 }
 

@@ -175,14 +175,14 @@ TEST_F(FollowerTest, SendsEverythingOnceAlsoAcrossStarts) {
   Write(0);
   {
     const auto follower = Make();
-    follower->Look();
-    follower->Look();
+    follower->Poll();
+    follower->Poll();
     EXPECT_EQ(Spans("step"), 1);
     EXPECT_EQ(Spans("episode"), 4);  // groups 0 and 1 have ended; 2 and 3 have not
   }
   Write(1);
   ASSERT_TRUE(run_.pool().AppendJournal(datapool::testing::BatchRecord(1, {2})).ok());
-  Make()->Look();
+  Make()->Poll();
   EXPECT_EQ(Spans("step"), 2);
   EXPECT_EQ(Spans("episode"), 6);
 }
@@ -195,15 +195,15 @@ TEST_F(FollowerTest, TheEpisodesOfAnEvaluationComeWithItsRow) {
     ASSERT_TRUE(run_.pool().StoreEnd(datapool::testing::End(id, v1::EPISODE_FINISHED, sample)).ok());
   }
   const auto follower = Make();
-  follower->Look();
+  follower->Poll();
   EXPECT_EQ(Spans("episode"), 4);
   std::ofstream(run_.folder() + "/metrics.jsonl")
       << R"({"step": 7, "time": 60, "eval/version": 5, "eval/reward_mean": 0.5})" << "\n";
   server_.down = true;
-  follower->Look();
+  follower->Poll();
   server_.down = false;
-  follower->Look();
-  follower->Look();
+  follower->Poll();
+  follower->Poll();
   EXPECT_EQ(Spans("episode"), 6);
   EXPECT_THAT(server_.asked.back().body, HasSubstr(R"("key":"ingot.purpose","value":{"stringValue":"eval"})"));
 }
@@ -212,9 +212,9 @@ TEST_F(FollowerTest, AServerThatIsDownGetsLaterWhatItMissed) {
   Write(0);
   const auto follower = Make();
   server_.down = true;
-  follower->Look();
+  follower->Poll();
   Write(1);
-  follower->Look();
+  follower->Poll();
   EXPECT_TRUE(server_.asked.empty());
   server_.down = false;
   follower->End(true);

@@ -53,8 +53,8 @@ TEST(Scripts, CodeFormulasAddressesAndJsonAreNoProse) {
   const std::string text =
       "前 ```py\nprint(x)\n``` `ls -l` $\\alpha + b$ \\(c\\) \\[d\\] $$e$$ https://host/path?q=1 "
       R"({"name": {"inner": ["a", 1]}} <b>后</b> \frac)";
-  EXPECT_EQ(CountLetters(ProseOf(text)), (LetterCounts{{"Han", 2}}));
-  EXPECT_EQ(CountLetters(ProseOf("``` never closed")), LetterCounts());
+  EXPECT_EQ(CountLetters(NaturalLanguage(text)), (LetterCounts{{"Han", 2}}));
+  EXPECT_EQ(CountLetters(NaturalLanguage("``` never closed")), LetterCounts());
 }
 
 TEST(Scripts, AreCountedByLetter) {

@@ -69,7 +69,7 @@ absl::Status NodeClocks::Join(std::chrono::milliseconds timeout, std::chrono::mi
 void NodeClocks::Run() {
   const base::Clock& real = base::Clock::Real();
   while (true) {
-    Look();
+    Poll();
     base::MutexLock lock(mu_);
     const std::chrono::nanoseconds next = real.Now() + options_.poll;
     while (!stopping_ && real.WaitUntil(changed_, mu_, next)) {
@@ -78,7 +78,7 @@ void NodeClocks::Run() {
   }
 }
 
-void NodeClocks::Look() {
+void NodeClocks::Poll() {
   const absl::StatusOr<std::vector<NodePlace>> nodes = registry_.Nodes();
   if (!nodes.ok()) return;  // the registry's own threads report that it is not answering
   const int64_t now = clock_.UnixNanos();

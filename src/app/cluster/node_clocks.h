@@ -62,7 +62,7 @@ class NodeClocks {
   };
 
   void Run();
-  void Look();
+  void Poll();
   void Weigh(const std::vector<NodePlace>& nodes, int64_t now_unix_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool Decided() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

@@ -45,7 +45,7 @@ std::vector<RoleSpec> Takeover::Arrived() {
 void Takeover::Run() {
   const base::Clock& clock = base::Clock::Real();
   while (true) {
-    Look();
+    Poll();
     base::MutexLock lock(mu_);
     const std::chrono::nanoseconds next = clock.Now() + options_.poll;
     while (!stopping_ && clock.WaitUntil(stopped_, mu_, next)) {
@@ -54,7 +54,7 @@ void Takeover::Run() {
   }
 }
 
-void Takeover::Look() {
+void Takeover::Poll() {
   const absl::StatusOr<std::set<std::string>> held = kind_.held();
   if (!held.ok()) {
     // It is unknown which nodes are alive, so nothing moves and this time does not count.

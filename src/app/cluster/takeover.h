@@ -65,7 +65,7 @@ class Takeover {
   };
 
   void Run();
-  void Look();
+  void Poll();
   // Returns whether this node now holds the seat.
   bool TakeSeat(const Seat& seat);
 

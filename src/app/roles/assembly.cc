@@ -207,11 +207,11 @@ std::shared_ptr<agents::Episodes> MakeEpisodes(gateway::Gateway& gateway, std::s
 
 absl::StatusOr<std::unique_ptr<agents::Runner>> MakeAgents(const RunConfig& config, const RunDir& dir,
                                                            const RoleClients& clients, base::Metrics& metrics,
-                                                           agents::Door* door) {
+                                                           agents::GatewayAccess* gateway_access) {
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<sandbox::Substrate> substrate, MakeAgentsSubstrate(config, dir));
   ReportProbeResult(substrate->probe_result(), metrics);
   return agents::Runner::Make(RunnerOptionsOf(config), std::move(substrate), *clients.episodes, base::Clock::Real(),
-                              &metrics, door);
+                              &metrics, gateway_access);
 }
 
 }  // namespace ingot::app

@@ -97,10 +97,10 @@ absl::StatusOr<std::unique_ptr<gateway::Gateway>> MakeGateway(const gateway::Gat
 std::shared_ptr<gateway::Client> MakeGatewayClient(gateway::Gateway& gateway);
 std::shared_ptr<agents::Episodes> MakeEpisodes(gateway::Gateway& gateway, std::string admin_key);
 
-// Creates the runner for the run's recipes. Probes and reports their sandboxes. `door` is as in Runner::Make. Returns
+// Creates the runner for the run's recipes. Probes and reports their sandboxes. `gateway_access` is as in Runner::Make. Returns
 // the errors of MakeAgentsSubstrate and Runner::Make.
 absl::StatusOr<std::unique_ptr<agents::Runner>> MakeAgents(const RunConfig& config, const RunDir& dir,
                                                            const RoleClients& clients, base::Metrics& metrics,
-                                                           agents::Door* door = nullptr);
+                                                           agents::GatewayAccess* gateway_access = nullptr);
 
 }  // namespace ingot::app

@@ -18,9 +18,9 @@
 namespace ingot::app {
 
 // Makes the gateway also accept connections on the sandboxes' sockets.
-class HttpDoor final : public agents::Door {
+class DirectGatewayAccess final : public agents::GatewayAccess {
  public:
-  explicit HttpDoor(gateway::HttpServer& server) : server_(server) {}
+  explicit DirectGatewayAccess(gateway::HttpServer& server) : server_(server) {}
   absl::StatusOr<std::shared_ptr<void>> Open(sandbox::Fd listener, const std::string&) override {
     return server_.AcceptOn(listener.Release());
   }
@@ -39,7 +39,7 @@ struct EmbeddedRun::Parts {
   std::unique_ptr<weights::Publisher> publisher;
   std::unique_ptr<gateway::Gateway> gateway;
   std::unique_ptr<gateway::HttpServer> http;
-  std::unique_ptr<HttpDoor> door;
+  std::unique_ptr<DirectGatewayAccess> gateway_access;
   std::unique_ptr<agents::Runner> runner;  // null = external agents
   base::Executor timers{{.name = "timers"}};
   std::optional<SchedulerTicks> scheduler_ticks;
@@ -98,8 +98,8 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
   clients.gateways = {{"gateway", MakeGatewayClient(*parts->gateway)}};
   clients.episodes = MakeEpisodes(*parts->gateway, gateway.admin_key);
   if (!config.agents.recipes.empty()) {
-    parts->door = std::make_unique<HttpDoor>(*parts->http);
-    INGOT_ASSIGN_OR_RETURN(parts->runner, MakeAgents(config, dir, clients, metrics, parts->door.get()));
+    parts->gateway_access = std::make_unique<DirectGatewayAccess>(*parts->http);
+    INGOT_ASSIGN_OR_RETURN(parts->runner, MakeAgents(config, dir, clients, metrics, parts->gateway_access.get()));
   }
   parts->scheduler_ticks.emplace(*parts->scheduler, parts->timers);
   auto run = std::unique_ptr<EmbeddedRun>(new EmbeddedRun(std::move(parts)));

@@ -28,12 +28,12 @@ TrainedEngines::TrainedEngines(const RoleContext& context, base::Executor& timer
     : registry_(*context.registry),
       timers_(timers),
       publisher_(PublishingOf(context.config)),
-      ways_(context.config, context.dir, publisher_, BroadcastEndsOf(context)) {}
+      transports_(context.config, context.dir, publisher_, BroadcastEndsOf(context)) {}
 
 absl::Status TrainedEngines::Add(const std::string& name) {
   const v1::RoleChannel channel = registry_.To(name);
   base::MutexLock lock(mu_);
-  INGOT_ASSIGN_OR_RETURN(std::shared_ptr<weights::Sink> sink, ways_.SinkTo(name, channel));
+  INGOT_ASSIGN_OR_RETURN(std::shared_ptr<weights::Sink> sink, transports_.SinkTo(name, channel));
   INGOT_RETURN_IF_ERROR(publisher_.AddEngine(name, std::move(sink)));
   connecting_.push_back(KeepConnecting(timers_, {channel}));
   return absl::OkStatus();

@@ -27,7 +27,7 @@ class TrainedEngines {
   weights::Publisher& publisher() { return publisher_; }
   absl::StatusOr<std::shared_ptr<weights::VersionWriter>> RankWriter() {
     base::MutexLock lock(mu_);
-    return ways_.RankWriter();
+    return transports_.RankWriter();
   }
 
  private:
@@ -35,7 +35,7 @@ class TrainedEngines {
   base::Executor& timers_;
   weights::Publisher publisher_;
   base::Mutex mu_;
-  WeightTransports ways_ ABSL_GUARDED_BY(mu_);
+  WeightTransports transports_ ABSL_GUARDED_BY(mu_);
   std::vector<base::Timer> connecting_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -157,7 +157,7 @@ absl::Status CheckRoles(const RunConfig& config) {
   }
   INGOT_RETURN_IF_ERROR(base::Annotate(config.scheduler.Validate(), "scheduler"));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.trainer.Validate(), "trainer"));
-  INGOT_RETURN_IF_ERROR(config.weights.ways.Validate(config.cluster.rollout_engines));
+  INGOT_RETURN_IF_ERROR(config.weights.transports.Validate(config.cluster.rollout_engines));
   if (config.tasks.empty()) return CheckNoMasks(config.trainer);
   INGOT_RETURN_IF_ERROR(config.rewards.Validate());
   INGOT_RETURN_IF_ERROR(CheckAskedModels(config.rewards, config.gateway));
@@ -183,7 +183,7 @@ absl::Status CheckRoles(const RunConfig& config) {
 
 absl::Status CheckEvaluation(const RunConfig& config) {
   INGOT_RETURN_IF_ERROR(config.eval.Validate());
-  if (config.eval.has_tasks() && config.eval.of_earlier_versions() && MostEvaluations(config) < 1) {
+  if (config.eval.has_tasks() && config.eval.of_earlier_versions() && MaxEvaluations(config) < 1) {
     return absl::InvalidArgumentError(absl::StrCat(
         config.eval.every_versions > 0 ? "eval.every_versions" : "eval.at_start",
         ": no version can be evaluated, as an engine retains ", "rollout.max_retained_versions (",
@@ -306,7 +306,7 @@ absl::Status RequireTasks(const RunConfig& config) {
       "training");
 }
 
-int64_t MostEvaluations(const RunConfig& config) {
+int64_t MaxEvaluations(const RunConfig& config) {
   std::set<int64_t> pinned;
   for (const gateway::ModelOptions& model : config.gateway.models) {
     if (model.weights == gateway::ModelWeights::kPinned) pinned.insert(model.version);

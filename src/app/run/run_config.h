@@ -90,7 +90,7 @@ absl::Status RequireTasks(const RunConfig& config);
 
 // Returns the maximum number of concurrent evaluations: the smaller of the scheduler's limit and the number of versions
 // that an engine can retain in addition to the pinned ones.
-int64_t MostEvaluations(const RunConfig& config);
+int64_t MaxEvaluations(const RunConfig& config);
 
 // Compute threads for the trainer and the engine when both run in one process.
 struct CoreBudget {

@@ -35,26 +35,26 @@ void Bind(base::Schema& schema, WeightsConfig& o) {
                "milliseconds for one engine to confirm a version; after that it loses its lease", base::Positive());
   schema.Field("zstd_level", &o.zstd_level, "of the delta codec; higher: smaller and slower",
                base::InRange(weights::CodecOptions::kMinLevel, weights::CodecOptions::kMaxLevel));
-  WeightTransportConfig& ways = o.ways;
-  schema.Choice("transport", &ways.transport, Transports(),
+  WeightTransportConfig& transport = o.transports;
+  schema.Choice("transport", &transport.transport, Transports(),
                 "how new weights reach engines in other processes: grpc: sent to each; directory, s3: stored once "
                 "and fetched by each; broadcast: sent to all of them at once, over c10d");
-  schema.Field("engines", &ways.engines, "engines with another transport, such as {rollout-1: s3}");
-  schema.Field("shards", &ways.shards,
+  schema.Field("engines", &transport.engines, "engines with another transport, such as {rollout-1: s3}");
+  schema.Field("shards", &transport.shards,
                "objects that a version is stored as, written and read at a time; 0: one for each of "
                "cluster.trainer_ranks",
                base::InRange(0, weights::kMaxShards));
-  schema.Field("anchor_every", &ways.anchor_every,
+  schema.Field("anchor_every", &transport.anchor_every,
                "versions between two stored full copies, from which engines that join begin", base::Positive());
-  schema.Field("poll_ms", &ways.poll_ms,
+  schema.Field("poll_ms", &transport.poll_ms,
                "milliseconds between two looks of an engine at the newest stored version, and of the trainer at its "
                "acknowledgement",
                base::Positive());
-  schema.Field("silence_s", &ways.silence_s,
+  schema.Field("silence_s", &transport.silence_s,
                "seconds without a sign of life in the store after which an engine counts as gone", base::Positive());
-  schema.Field("directory.path", &ways.directory,
+  schema.Field("directory.path", &transport.directory,
                "directory that trainer and engines share; empty: weights in the run's folder");
-  schema.Section("s3", ways.s3);
+  schema.Section("s3", transport.s3);
 }
 
 absl::Status WeightTransportConfig::Validate(int rollout_engines) const {

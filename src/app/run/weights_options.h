@@ -42,7 +42,7 @@ absl::StatusOr<WeightTransport> TransportOf(const WeightTransportConfig& options
 struct WeightsConfig {
   int64_t deadline_ms = 30000;
   int32_t zstd_level = 1;
-  WeightTransportConfig ways;
+  WeightTransportConfig transports;
 
   weights::PublisherOptions Options() const;
 };

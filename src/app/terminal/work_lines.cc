@@ -14,7 +14,7 @@ WorkLines::~WorkLines() {
 void WorkLines::Start() {
   thread_ = std::thread([this] {
     while (true) {
-      Look();
+      Poll();
       const base::MutexLock lock(mu_);
       const std::chrono::nanoseconds next = clock_.Now() + kPause;
       while (!stopping_ && clock_.WaitUntil(stopped_, mu_, next)) {
@@ -24,7 +24,7 @@ void WorkLines::Start() {
   });
 }
 
-void WorkLines::Look() {
+void WorkLines::Poll() {
   const std::chrono::nanoseconds now = clock_.Now();
   if (printed_.has_value() && now - *printed_ < kEvery) return;
   line_.Working([&] {

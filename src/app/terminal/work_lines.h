@@ -26,17 +26,17 @@ class WorkLines {
   WorkLines(const WorkLines&) = delete;
   WorkLines& operator=(const WorkLines&) = delete;
 
-  // Calls Look every kPause on its own thread, until destruction. Call it at most once, and do not call Look yourself.
+  // Calls Poll every kPause on its own thread, until destruction. Call it at most once, and do not call Poll yourself.
   void Start();
 
   // Prints a line if one is due.
-  void Look();
+  void Poll();
 
  private:
   StepLine& line_;
   const base::Work& work_;
   const base::Clock& clock_;
-  std::optional<std::chrono::nanoseconds> printed_;  // used by the thread that calls Look
+  std::optional<std::chrono::nanoseconds> printed_;  // used by the thread that calls Poll
   base::Mutex mu_;
   base::CondVar stopped_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;

@@ -109,7 +109,7 @@ absl::StatusOr<bool> RunTraining(const RunConfig& config, const RunDir& dir, con
   tally.rewards = earlier.rewards;
   tally.curves = earlier.curves;
   INGOT_ASSIGN_OR_RETURN(Evaluations evaluations,
-                         Evaluations::Create(config.eval, config.trainer.total_steps, MostEvaluations(config),
+                         Evaluations::Create(config.eval, config.trainer.total_steps, MaxEvaluations(config),
                                              *parts.clients.scheduler, parts.publisher));
   const PinnedVersions pinned(config.gateway, dir);
   INGOT_RETURN_IF_ERROR(pinned.Restore(first_step, parts.publisher));

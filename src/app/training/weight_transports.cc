@@ -45,7 +45,7 @@ absl::StatusOr<weights::S3Credentials> Credentials(const WeightTransportConfig& 
 
 absl::StatusOr<std::shared_ptr<weights::ObjectStore>> OpenStore(const RunConfig& config, const std::string& folder,
                                                                 WeightTransport transport, milliseconds deadline) {
-  const WeightTransportConfig& options = config.weights.ways;
+  const WeightTransportConfig& options = config.weights.transports;
   weights::S3Options s3 = options.s3;
   s3.deadline = deadline;
   absl::StatusOr<std::unique_ptr<weights::ObjectStore>> store = absl::InternalError("");
@@ -82,7 +82,7 @@ absl::StatusOr<std::set<WeightTransport>> StoresOf(const RunConfig& config) {
   std::set<WeightTransport> used;
   for (int i = 0; i < config.cluster.rollout_engines; ++i) {
     INGOT_ASSIGN_OR_RETURN(const WeightTransport transport,
-                           TransportOf(config.weights.ways, absl::StrCat("rollout-", i)));
+                           TransportOf(config.weights.transports, absl::StrCat("rollout-", i)));
     if (transport == WeightTransport::kDirectory || transport == WeightTransport::kS3) used.insert(transport);
   }
   return used;
@@ -93,7 +93,7 @@ absl::StatusOr<std::set<WeightTransport>> StoresOf(const RunConfig& config) {
 absl::Status CheckWeightStores(const RunConfig& config, const std::string& folder) {
   INGOT_ASSIGN_OR_RETURN(std::set<WeightTransport> used, StoresOf(config));
   // The default directory is in the run's folder, which is checked and created separately.
-  if (config.weights.ways.directory.empty()) used.erase(WeightTransport::kDirectory);
+  if (config.weights.transports.directory.empty()) used.erase(WeightTransport::kDirectory);
   for (const WeightTransport transport : used) {
     INGOT_ASSIGN_OR_RETURN(const auto store, OpenStore(config, folder, transport, kCheckDeadline));
     INGOT_RETURN_IF_ERROR(base::Annotate(weights::CheckStore(*store, config.name), KeyOf(transport)));
@@ -123,13 +123,13 @@ absl::Status ClaimWeightStores(const RunConfig& config, const RunDir& dir) {
 }
 
 bool RanksStoreVersions(const RunConfig& config) {
-  const WeightTransportConfig& ways = config.weights.ways;
+  const WeightTransportConfig& options = config.weights.transports;
   const int ranks = config.cluster.trainer_ranks;
-  if (ranks < 2 || ranks > weights::kMaxShards || ways.shards != 0) return false;
-  if (ways.transport != WeightTransport::kDirectory && ways.transport != WeightTransport::kS3) return false;
-  const bool one = std::all_of(ways.engines.begin(), ways.engines.end(), [&](const auto& exception) {
-    const auto transport = TransportOf(ways, exception.first);
-    return transport.ok() && *transport == ways.transport;
+  if (ranks < 2 || ranks > weights::kMaxShards || options.shards != 0) return false;
+  if (options.transport != WeightTransport::kDirectory && options.transport != WeightTransport::kS3) return false;
+  const bool one = std::all_of(options.engines.begin(), options.engines.end(), [&](const auto& exception) {
+    const auto transport = TransportOf(options, exception.first);
+    return transport.ok() && *transport == options.transport;
   });
   // Rank 0 saves complete copies of pinned versions and of versions that may be the best.
   return one && !config.eval.keep_best &&
@@ -142,14 +142,14 @@ absl::StatusOr<weights::VersionStore> RankStoreOf(const RunConfig& config, const
   store.run = config.name;
   store.codec = config.weights.Options().codec;
   store.codec.threads = std::max(config.trainer.threads, 1);
-  INGOT_ASSIGN_OR_RETURN(
-      store.store, OpenStore(config, dir.path(), config.weights.ways.transport, config.weights.Options().deadline));
+  INGOT_ASSIGN_OR_RETURN(store.store, OpenStore(config, dir.path(), config.weights.transports.transport,
+                                                config.weights.Options().deadline));
   return store;
 }
 
 absl::StatusOr<std::shared_ptr<weights::VersionWriter>> WeightTransports::RankWriter() {
   if (!RanksStoreVersions(config_)) return std::shared_ptr<weights::VersionWriter>();
-  return WriterTo(config_.weights.ways.transport);
+  return WriterTo(config_.weights.transports.transport);
 }
 
 absl::StatusOr<std::shared_ptr<weights::VersionWriter>> WeightTransports::WriterTo(WeightTransport transport) {
@@ -157,13 +157,14 @@ absl::StatusOr<std::shared_ptr<weights::VersionWriter>> WeightTransports::Writer
   if (writer != nullptr) return writer;
   INGOT_ASSIGN_OR_RETURN(std::shared_ptr<weights::ObjectStore> store,
                          OpenStore(config_, dir_.path(), transport, config_.weights.Options().deadline));
-  const WeightTransportConfig& ways = config_.weights.ways;
+  const WeightTransportConfig& transports = config_.weights.transports;
   weights::WriterOptions options;
   options.run = config_.name;
   INGOT_ASSIGN_OR_RETURN(options.history, HistoryOf(dir_));
-  options.shards = ways.shards > 0 ? ways.shards : std::min<int>(config_.cluster.trainer_ranks, weights::kMaxShards);
+  options.shards =
+      transports.shards > 0 ? transports.shards : std::min<int>(config_.cluster.trainer_ranks, weights::kMaxShards);
   options.rank_shards = RanksStoreVersions(config_);
-  options.anchor_every = ways.anchor_every;
+  options.anchor_every = transports.anchor_every;
   options.codec = config_.weights.Options().codec;
   INGOT_ASSIGN_OR_RETURN(writer, weights::VersionWriter::Open(std::move(store), std::move(options),
                                                               [&from = publisher_] { return from.newest(); }));
@@ -172,7 +173,7 @@ absl::StatusOr<std::shared_ptr<weights::VersionWriter>> WeightTransports::Writer
 
 absl::StatusOr<std::shared_ptr<weights::Sink>> WeightTransports::SinkTo(const std::string& engine,
                                                                         v1::RoleChannel channel) {
-  INGOT_ASSIGN_OR_RETURN(const WeightTransport transport, TransportOf(config_.weights.ways, engine));
+  INGOT_ASSIGN_OR_RETURN(const WeightTransport transport, TransportOf(config_.weights.transports, engine));
   const milliseconds deadline = config_.weights.Options().deadline;
   if (transport == WeightTransport::kGrpc || transport == WeightTransport::kBroadcast) {
     weights::GrpcSinkOptions options;
@@ -186,8 +187,8 @@ absl::StatusOr<std::shared_ptr<weights::Sink>> WeightTransports::SinkTo(const st
   }
   weights::ObjectSinkOptions options;
   options.deadline = deadline;
-  options.poll = milliseconds(config_.weights.ways.poll_ms);
-  options.silence = milliseconds(static_cast<int64_t>(config_.weights.ways.silence_s * 1e3));
+  options.poll = milliseconds(config_.weights.transports.poll_ms);
+  options.silence = milliseconds(static_cast<int64_t>(config_.weights.transports.silence_s * 1e3));
   INGOT_ASSIGN_OR_RETURN(std::shared_ptr<weights::VersionWriter> writer, WriterTo(transport));
   return weights::NewObjectSink(std::move(writer), engine, options);
 }
@@ -195,7 +196,7 @@ absl::StatusOr<std::shared_ptr<weights::Sink>> WeightTransports::SinkTo(const st
 absl::StatusOr<std::unique_ptr<weights::Follower>> FollowWeights(const RunConfig& config, const RunDir& dir,
                                                                  const std::string& engine, weights::Sink& sink,
                                                                  const weights::CodecOptions& codec) {
-  INGOT_ASSIGN_OR_RETURN(const WeightTransport transport, TransportOf(config.weights.ways, engine));
+  INGOT_ASSIGN_OR_RETURN(const WeightTransport transport, TransportOf(config.weights.transports, engine));
   if (transport == WeightTransport::kGrpc || transport == WeightTransport::kBroadcast) return nullptr;
   INGOT_ASSIGN_OR_RETURN(std::shared_ptr<weights::ObjectStore> store,
                          OpenStore(config, dir.path(), transport, config.weights.Options().deadline));
@@ -205,9 +206,9 @@ absl::StatusOr<std::unique_ptr<weights::Follower>> FollowWeights(const RunConfig
   const absl::StatusOr<std::string> history = base::ReadFile(absl::StrCat(dir.path(), "/", kHistoryFile));
   if (history.ok()) options.history = *history;
   options.engine = engine;
-  options.poll = milliseconds(config.weights.ways.poll_ms);
+  options.poll = milliseconds(config.weights.transports.poll_ms);
   // Several heartbeats within the silence limit.
-  options.heartbeat = milliseconds(static_cast<int64_t>(config.weights.ways.silence_s * 1e3 / 5));
+  options.heartbeat = milliseconds(static_cast<int64_t>(config.weights.transports.silence_s * 1e3 / 5));
   options.codec = codec;
   return weights::Follower::Start(std::move(store), sink, std::move(options));
 }

@@ -18,7 +18,7 @@ Episode::RequestedEnd NeverCalledEnd(const Episode& episode, std::string why) {
           .cause = kNeverCalled};
 }
 
-OpenEpisodes::Known OpenEpisodes::Look(const std::string& episode_id) const {
+OpenEpisodes::Known OpenEpisodes::Lookup(const std::string& episode_id) const {
   base::MutexLock lock(mu_);
   const auto found = by_id_.find(episode_id);
   if (found != by_id_.end()) return {found->second, "", "", found->second->record().key_hash(), losses_};
@@ -29,7 +29,7 @@ OpenEpisodes::Known OpenEpisodes::Look(const std::string& episode_id) const {
   return {nullptr, episode_id, of_it ? ended->visible_detail : "", *key_hash, losses_};
 }
 
-OpenEpisodes::Known OpenEpisodes::Look(const KeyHashes& hashes) const {
+OpenEpisodes::Known OpenEpisodes::Lookup(const KeyHashes& hashes) const {
   base::MutexLock lock(mu_);
   for (const std::string& hash : {hashes.as_caller, hashes.as_owner}) {
     const auto found = by_key_.find(hash);

@@ -59,9 +59,9 @@ class OpenEpisodes {
 
     bool none() const { return open == nullptr && ended.empty(); }
   };
-  Known Look(const std::string& episode_id) const;
+  Known Lookup(const std::string& episode_id) const;
   // Looks up an episode by the owner's key or the call key. Does not set `key_hash`.
-  Known Look(const KeyHashes& hashes) const;
+  Known Lookup(const KeyHashes& hashes) const;
   // Returns the key's open episode, or null if it is not here.
   std::shared_ptr<Episode> FindByKey(const KeyHashes& hashes) const;
   // Return the open episode, or null if it is not here. Forget the episode if another gateway took it over.

@@ -12,8 +12,8 @@ absl::StatusOr<std::shared_ptr<Episode>> EpisodeAccess::FindByKey(const std::str
   const int64_t losses = open_.losses();
   INGOT_ASSIGN_OR_RETURN(const std::string elsewhere, placement_.Place({.api_key = {}, .episode = episode_id}));
   if (!elsewhere.empty()) return EpisodeElsewhere(episode_id, elsewhere);
-  if (open_.Look(episode_id).none()) placement_.RecallEnd(episode_id);
-  const OpenEpisodes::Known known = open_.Look(episode_id);
+  if (open_.Lookup(episode_id).none()) placement_.RecallEnd(episode_id);
+  const OpenEpisodes::Known known = open_.Lookup(episode_id);
   if (known.none()) {
     if (losses != known.losses) return EpisodeElsewhere(episode_id);  // possibly lost since it was placed
     return ApiError(404, "episode_not_found", "", "there is no such episode");
@@ -41,7 +41,7 @@ absl::StatusOr<std::shared_ptr<Episode>> EpisodeAccess::FindForCall(const Caller
   if (!elsewhere.empty()) return EpisodeElsewhere(caller.episode, elsewhere);
   const KeyHashes hashes(caller.api_key);
   if (!caller.episode.empty()) {
-    const OpenEpisodes::Known known = open_.Look(caller.episode);
+    const OpenEpisodes::Known known = open_.Lookup(caller.episode);
     if (known.none()) {
       if (losses != known.losses) return EpisodeElsewhere(caller.episode);
       return ApiError(404, "episode_not_found", "", "the URL names no open episode");
@@ -56,7 +56,7 @@ absl::StatusOr<std::shared_ptr<Episode>> EpisodeAccess::FindForCall(const Caller
     if (known.open == nullptr) return EpisodeOver(caller.episode, known.visible_detail);
     return known.open;
   }
-  const OpenEpisodes::Known known = open_.Look(hashes);
+  const OpenEpisodes::Known known = open_.Lookup(hashes);
   if (known.open != nullptr) return known.open;
   if (!known.ended.empty()) return EpisodeOver(known.ended, known.visible_detail);
   if (losses != known.losses) return EpisodeElsewhere("of this key");

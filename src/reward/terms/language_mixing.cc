@@ -21,7 +21,7 @@ void AppendStrings(const base::JsonText& json, std::string& text) {
 std::set<std::string> ScriptsOfTask(const v1::Task& task) {
   std::string text;
   if (base::ParseJson(task.payload_json()).ok()) AppendStrings(base::JsonText(task.payload_json()), text);
-  return ScriptsIn(CountLetters(ProseOf(std::move(text))));
+  return ScriptsIn(CountLetters(NaturalLanguage(std::move(text))));
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ const char* const kScripts[] = {"Latin",   "Han",    "Hiragana", "Katakana", "Ha
                                 "Arabic",  "Hebrew", "Bengali",  "Tamil",    "Telugu",   "Thai",     "Devanagari",
                                 "Myanmar", "Khmer",  "Sinhala",  "Georgian", "Armenian", "Ethiopic", "Gujarati"};
 
-// The parts that ProseOf removes, in removal order.
+// The parts that NaturalLanguage removes, in removal order.
 const char* const kNotProse[] = {
     R"re((?s)```.*?(?:```|\z))re",                            // fenced code
     R"re(`[^`\n]*`)re",                                       // inline code
@@ -76,7 +76,7 @@ const std::map<std::string, std::set<std::string>>& Languages() {
 
 }  // namespace
 
-std::string ProseOf(std::string text) {
+std::string NaturalLanguage(std::string text) {
   static const auto* const patterns = [] {
     auto* made = new std::vector<std::unique_ptr<const RE2>>;
     for (const char* pattern : kNotProse) made->push_back(std::make_unique<const RE2>(pattern));
@@ -137,7 +137,7 @@ std::set<std::string> ScriptsIn(const LetterCounts& letters) {
 double ForeignShare(const std::string& text, const std::set<std::string>& expected) {
   static const auto* const latin_run = new RE2(kLatinRun);
   static const auto* const greek_word = new RE2(R"((\p{Greek}{2,}))");
-  const std::string prose = ProseOf(text);
+  const std::string prose = NaturalLanguage(text);
   int64_t all = 0, foreign = 0;
   for (const auto& [script, count] : CountLetters(prose)) {
     all += count;

@@ -9,7 +9,7 @@
 namespace ingot::reward {
 
 // Returns the text without parts that are not natural language: code, TeX, URLs, and JSON.
-std::string ProseOf(std::string text);
+std::string NaturalLanguage(std::string text);
 
 // Number of letters by script ("Latin", "Han", ...). Letters in rare scripts are counted as "other".
 using LetterCounts = std::map<std::string, int64_t>;

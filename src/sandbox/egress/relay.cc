@@ -82,7 +82,7 @@ class Relay::Loop {
       Watch(EPOLL_CTL_ADD, held->get(), EPOLLIN);
       const int fd = held->get();
       listeners_[id] = fd;
-      doors_[fd] = {std::move(*held), address, id};
+      routes_[fd] = {std::move(*held), address, id};
     });
     Wake();
     return id;
@@ -92,7 +92,7 @@ class Relay::Loop {
     base::MutexLock lock(mu_);
     changes_.push_back([this, id] {
       if (const auto found = listeners_.find(id); found != listeners_.end()) {
-        doors_.erase(found->second);
+        routes_.erase(found->second);
         listeners_.erase(found);
       }
     });
@@ -114,7 +114,7 @@ class Relay::Loop {
   }
 
  private:
-  struct Door {
+  struct Route {
     Fd listener;
     Address address;
     uint64_t id = 0;
@@ -148,41 +148,41 @@ class Relay::Loop {
     if (fd == wake_.get()) {
       uint64_t count;
       [[maybe_unused]] const ssize_t got = read(fd, &count, sizeof(count));
-    } else if (const auto door = doors_.find(fd); door != doors_.end()) {
-      Accept(door->second);
+    } else if (const auto route = routes_.find(fd); route != routes_.end()) {
+      Accept(route->second);
     } else if (const auto pair = pairs_.find(fd); pair != pairs_.end()) {
       Pump(pair->second);
     }
   }
 
-  void Accept(Door& door) {
-    while (door.open < kMaxConnections) {
-      Fd inner(accept4(door.listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  void Accept(Route& route) {
+    while (route.open < kMaxConnections) {
+      Fd inner(accept4(route.listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!inner.valid()) return;
-      Fd outer(socket(door.address.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+      Fd outer(socket(route.address.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
       if (!outer.valid()) continue;
       const int begun =
-          connect(outer.get(), reinterpret_cast<const sockaddr*>(&door.address.address), door.address.size);
+          connect(outer.get(), reinterpret_cast<const sockaddr*>(&route.address.address), route.address.size);
       if (begun != 0 && errno != EINPROGRESS) continue;  // the client's connection is closed
       auto pair = std::make_shared<Pair>();
       pair->ends = {std::move(inner), std::move(outer)};
-      pair->listener = door.id;
-      ++door.open;
+      pair->listener = route.id;
+      ++route.open;
       for (const Fd& end : pair->ends) {
         pairs_[end.get()] = pair;
         Watch(EPOLL_CTL_ADD, end.get(), 0);
       }
       Pump(pair);
     }
-    Watch(EPOLL_CTL_MOD, door.listener.get(), 0);  // until a connection ends
+    Watch(EPOLL_CTL_MOD, route.listener.get(), 0);  // until a connection ends
   }
 
   void Drop(const Pair& pair) {
     for (const Fd& end : pair.ends) pairs_.erase(end.get());
     const auto fd = listeners_.find(pair.listener);
     if (fd == listeners_.end()) return;
-    Door& door = doors_.at(fd->second);
-    if (door.open-- == kMaxConnections) Watch(EPOLL_CTL_MOD, fd->second, EPOLLIN);
+    Route& route = routes_.at(fd->second);
+    if (route.open-- == kMaxConnections) Watch(EPOLL_CTL_MOD, fd->second, EPOLLIN);
   }
 
   // Passed by value because the pair may be removed from the map.
@@ -243,7 +243,7 @@ class Relay::Loop {
   std::vector<std::function<void()>> changes_ ABSL_GUARDED_BY(mu_);
   // Used only by the loop's thread.
   std::map<uint64_t, int> listeners_;
-  std::map<int, Door> doors_;
+  std::map<int, Route> routes_;
   std::map<int, std::shared_ptr<Pair>> pairs_;  // by both ends
 };
 

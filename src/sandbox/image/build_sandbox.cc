@@ -31,7 +31,7 @@ constexpr int64_t kMaxRanges = kFirstId / kIds - 1;
 constexpr char kRangeLocks[] = "/run/ingot-build-ids";
 
 constexpr GroupLimits kTotals{.memory_bytes = int64_t{8} << 30, .processes = 4096, .cpus = 0};
-constexpr int kWallTimeoutMs = 60'000;
+constexpr int kIsolationTimeoutMs = 60'000;
 constexpr int kEndTimeoutMs = 10'000;
 
 // Programs and the files in /etc that they need. Missing paths are skipped.
@@ -96,7 +96,7 @@ struct Report {
 std::optional<Report> TakeReport(const Fd& socket) {
   pollfd answer{socket.get(), POLLIN, 0};
   int ready;
-  do ready = poll(&answer, 1, kWallTimeoutMs);
+  do ready = poll(&answer, 1, kIsolationTimeoutMs);
   while (ready < 0 && errno == EINTR);
   LaunchReport report;
   iovec data{&report, sizeof(report)};
@@ -162,7 +162,7 @@ BuildSandbox::~BuildSandbox() {
   if (ready != 1) INGOT_LOG(warn, "processes of an image build have not ended {} ms after SIGKILL", kEndTimeoutMs);
 }
 
-absl::Status BuildSandbox::AwaitWall(const Fd& socket) {
+absl::Status BuildSandbox::AwaitIsolation(const Fd& socket) {
   // First from the keeper outside, then from the first process.
   for (int i = 0; i < 2; ++i) {
     std::optional<Report> report = TakeReport(socket);
@@ -195,7 +195,7 @@ absl::StatusOr<pid_t> BuildSandbox::Start(const BuildProgram& program, int out) 
   std::vector<int> fds = {order.get()};
   for (const Fd& entrance : group_->entrances()) fds.push_back(entrance.get());
   absl::Status stands = SendDescriptors(pair.ours.get(), fds)
-                            ? AwaitWall(pair.ours)
+                            ? AwaitIsolation(pair.ours)
                             : ErrnoStatus(errno, "cannot send the build to the launcher");
   if (stands.ok()) return pid;
   kill(pid, SIGKILL);

@@ -54,7 +54,7 @@ class BuildSandbox {
  private:
   explicit BuildSandbox(EgressList hosts) : hosts_(std::move(hosts)) {}
   absl::Status TakeIds(const std::string& store);
-  absl::Status AwaitWall(const Fd& socket);
+  absl::Status AwaitIsolation(const Fd& socket);
 
   EgressList hosts_;
   std::unique_ptr<UidRange> ranges_;  // locks the uid range

@@ -78,7 +78,7 @@ absl::StatusOr<std::string> TakeArchive(const std::string& scratch, const ImageT
 }
 
 // Returns a message that names the hosts that the build was denied or could not reach; empty = none.
-std::string AskedInVain(const EgressProxy& proxy) {
+std::string DescribeUnreached(const EgressProxy& proxy) {
   const std::vector<std::string> rejected = proxy.Rejected(), unreached = proxy.Unreached();
   std::string text;
   if (!rejected.empty()) {
@@ -94,17 +94,17 @@ std::string AskedInVain(const EgressProxy& proxy) {
 
 absl::StatusOr<std::string> BuildImage(const std::string& folder, const EgressList& hosts, const ImageTools& tools) {
   absl::StatusOr<std::string> output;
-  std::string scratch, in_vain;
+  std::string scratch, unreached;
   {
     const std::string store = fs::path(tools.folder()).parent_path().string();
     INGOT_ASSIGN_OR_RETURN(BuildSandbox sandbox, BuildSandbox::Make(store, hosts));
     INGOT_ASSIGN_OR_RETURN(scratch, MakeScratch(folder, sandbox.first_id(), tools));
     INGOT_ASSIGN_OR_RETURN(const BuildProgram program, BuildahOf(scratch));
     output = tools.RunStarted("buildah", [&](int out) { return sandbox.Start(program, out); });
-    if (sandbox.proxy() != nullptr) in_vain = AskedInVain(*sandbox.proxy());
+    if (sandbox.proxy() != nullptr) unreached = DescribeUnreached(*sandbox.proxy());
   }  // all of the build's processes have exited
-  if (!output.ok()) return in_vain.empty() ? output.status() : base::Annotate(output.status(), in_vain);
-  if (!in_vain.empty()) INGOT_LOG(warn, "the build of {} succeeded, but {}", folder, in_vain);
+  if (!output.ok()) return unreached.empty() ? output.status() : base::Annotate(output.status(), unreached);
+  if (!unreached.empty()) INGOT_LOG(warn, "the build of {} succeeded, but {}", folder, unreached);
   return TakeArchive(scratch, tools);
 }
 

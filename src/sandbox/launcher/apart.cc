@@ -10,9 +10,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "sandbox/launcher/isolation_steps.h"
 #include "sandbox/launcher/left_out.h"
 #include "sandbox/launcher/root.h"
-#include "sandbox/launcher/wall.h"
 
 namespace ingot::sandbox::launcher {
 namespace {

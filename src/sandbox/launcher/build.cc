@@ -21,11 +21,11 @@
 
 #include "sandbox/image/build_messages.h"
 #include "sandbox/launch_messages.h"
+#include "sandbox/launcher/isolation_steps.h"
 #include "sandbox/launcher/network.h"
 #include "sandbox/launcher/parcel.h"
 #include "sandbox/launcher/root.h"
 #include "sandbox/launcher/sandbox_init.h"
-#include "sandbox/launcher/wall.h"
 
 namespace ingot::sandbox::launcher {
 namespace {

@@ -14,10 +14,10 @@
 #include <unistd.h>
 
 #include "sandbox/launcher/apart.h"
+#include "sandbox/launcher/isolation_steps.h"
 #include "sandbox/launcher/landlock.h"
 #include "sandbox/launcher/left_out.h"
 #include "sandbox/launcher/parcel.h"
-#include "sandbox/launcher/wall.h"
 
 namespace ingot::sandbox::launcher {
 namespace {
@@ -62,9 +62,9 @@ void BecomeFakeRoot() {
 }
 
 void TakeRights(const Ground& ground, const SandboxPlan& sandbox) {
-  const bool keeps = (ground.walls & kKeepsCapabilities) != 0;
+  const bool keeps = (ground.isolation & kKeepsCapabilities) != 0;
   if (!keeps && BoundCapabilities() != 0) Fail(LaunchStep::kUid);
-  if ((ground.walls & kOwnUid) != 0) TakeUid(sandbox.header->uid);
+  if ((ground.isolation & kOwnUid) != 0) TakeUid(sandbox.header->uid);
   if (sandbox.header->fake_root != 0) {
     BecomeFakeRoot();
   } else if (!keeps && DropCapabilities() != 0) {
@@ -74,14 +74,14 @@ void TakeRights(const Ground& ground, const SandboxPlan& sandbox) {
 
 // Applied last, because the earlier steps make calls that these rules forbid.
 void TakeRules(const Ground& ground, const Start& start, const SandboxPlan& sandbox) {
-  if ((ground.walls & kLandlock) != 0) {
+  if ((ground.isolation & kLandlock) != 0) {
     const LandlockPlan plan{sandbox.sandbox, ground.visible, ground.visible_count, start.header->gateway_port};
     if (const int error = RestrictToPlan(plan)) {
       errno = error;
       Fail(LaunchStep::kLandlockRules);
     }
   }
-  if ((ground.walls & kSeccomp) != 0 && Raises(Measure::kFilter)) {
+  if ((ground.isolation & kSeccomp) != 0 && Raises(Measure::kFilter)) {
     sock_fprog program{static_cast<unsigned short>(ground.filter_bytes / sizeof(sock_filter)),
                        reinterpret_cast<sock_filter*>(const_cast<void*>(ground.filter))};
     if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) != 0) Fail(LaunchStep::kFilter);
@@ -90,8 +90,8 @@ void TakeRules(const Ground& ground, const Start& start, const SandboxPlan& sand
 
 void Check(const Start& start) {
   for (uint32_t i = 0; i < start.header->arguments; ++i) {
-    const char* const wish = start.arguments[i];
-    if (access(wish + 1, wish[0] == 'x' ? X_OK : R_OK) != 0) Fail(LaunchStep::kReach, static_cast<int>(i));
+    const char* const needed = start.arguments[i];
+    if (access(needed + 1, needed[0] == 'x' ? X_OK : R_OK) != 0) Fail(LaunchStep::kReach, static_cast<int>(i));
   }
   _exit(0);
 }
@@ -131,7 +131,7 @@ void Execute(const Start& start) {
   for (int i = 0; i < 3; ++i) {
     if (dup2(fds[i + 1], i) < 0) Fail(LaunchStep::kSession);
   }
-  if (start.header->stays != 0 && (ground.walls & kRootFolder) != 0) {
+  if (start.header->stays != 0 && (ground.isolation & kRootFolder) != 0) {
     if (const int error = SeparateShared(sandbox.header->shm_bytes)) {
       errno = error;
       Fail(LaunchStep::kFolder, 5);

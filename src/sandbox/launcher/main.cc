@@ -20,12 +20,12 @@
 #include "sandbox/launch_messages.h"
 #include "sandbox/launcher/build.h"
 #include "sandbox/launcher/descendants.h"
+#include "sandbox/launcher/isolation_steps.h"
 #include "sandbox/launcher/landlock.h"
 #include "sandbox/launcher/left_out.h"
 #include "sandbox/launcher/parcel.h"
 #include "sandbox/launcher/root.h"
 #include "sandbox/launcher/sandbox_init.h"
-#include "sandbox/launcher/wall.h"
 
 namespace ingot::sandbox::launcher {
 namespace {
@@ -60,7 +60,7 @@ LaunchFailure SetUp(int file, Ground& ground) {
   if (sources == nullptr || header->filter_bytes > kMaxFilterBytes) return {LaunchStep::kMessage, EINVAL, 0};
   const void* const filter = parcel.TakeBytes(header->filter_bytes);
   if (filter == nullptr) return {LaunchStep::kMessage, EINVAL, 0};
-  ground = {.walls = header->walls,
+  ground = {.isolation = header->isolation,
             .uid = geteuid(),
             .gid = getegid(),
             .visible = visible,
@@ -68,9 +68,9 @@ LaunchFailure SetUp(int file, Ground& ground) {
             .filter = filter,
             .filter_bytes = header->filter_bytes};
   left_out = static_cast<Measure>(header->left_out);
-  if ((ground.walls & kLandlock) != 0 && LandlockVersion() == 0) return {LaunchStep::kLandlockRules, ENOSYS, 0};
-  if ((ground.walls & kMountNamespace) == 0) return {};
-  const bool user = (ground.walls & kUserNamespace) != 0;
+  if ((ground.isolation & kLandlock) != 0 && LandlockVersion() == 0) return {LaunchStep::kLandlockRules, ENOSYS, 0};
+  if ((ground.isolation & kMountNamespace) == 0) return {};
+  const bool user = (ground.isolation & kUserNamespace) != 0;
   const int flags =
       FlagOf(Measure::kLauncherMounts, CLONE_NEWNS) | (user ? FlagOf(Measure::kLauncherUsers, CLONE_NEWUSER) : 0);
   if (unshare(flags) != 0) return {LaunchStep::kNamespaces, errno, 0};
@@ -83,7 +83,7 @@ LaunchFailure SetUp(int file, Ground& ground) {
       return {LaunchStep::kHide, error, static_cast<int32_t>(i)};
     }
   }
-  if ((ground.walls & kRootFolder) == 0) return {};
+  if ((ground.isolation & kRootFolder) == 0) return {};
   const int error = BuildRoot({.work_root = work_root,
                                .visible = visible,
                                .visible_count = header->visible,

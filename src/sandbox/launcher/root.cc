@@ -11,10 +11,10 @@
 
 #include <initializer_list>
 
+#include "sandbox/launcher/isolation_steps.h"
 #include "sandbox/launcher/left_out.h"
 #include "sandbox/launcher/mounts.h"
 #include "sandbox/launcher/shown.h"
-#include "sandbox/launcher/wall.h"
 
 // <sys/mount.h> and <linux/mount.h> of Debian 12 define the same types.
 extern "C" int mount(const char*, const char*, const char*, unsigned long, const void*);
@@ -65,14 +65,14 @@ int MakeFrame() {
 
 // Maps files of the image's root user to the sandbox's uid. If sandboxes have no uids, both the files and the agent
 // have Ingot's uid.
-int PlaceImage(const SandboxPlan& plan, uint32_t walls) {
+int PlaceImage(const SandboxPlan& plan, uint32_t isolation) {
   char source[4096];
   if (snprintf(source, sizeof(source), "%s%s", kSources, plan.image) >= static_cast<int>(sizeof(source)))
     return ENAMETOOLONG;
   const int tree = CloneTree(access(source, F_OK) == 0 ? source : plan.image, true);
   if (tree < 0) return errno;
   int error = 0;
-  if ((walls & kOwnUid) != 0) {
+  if ((isolation & kOwnUid) != 0) {
     const int names = UserNamespaceOf(0, plan.header->uid);
     if (names < 0) return errno;
     error = MapOwners(tree, names, false);
@@ -84,7 +84,7 @@ int PlaceImage(const SandboxPlan& plan, uint32_t walls) {
 }
 
 // Mounts one overlay: `part` of the layers, on top of `base` if it is not empty, with changes in SANDBOX/upper/`part`.
-int Overlay(const SandboxPlan& plan, const char* part, const char* base, const char* target, uint32_t walls) {
+int Overlay(const SandboxPlan& plan, const char* part, const char* base, const char* target, uint32_t isolation) {
   // mount(2) accepts at most one page.
   char options[4096];
   size_t used = static_cast<size_t>(snprintf(options, sizeof(options), "lowerdir="));
@@ -104,19 +104,19 @@ int Overlay(const SandboxPlan& plan, const char* part, const char* base, const c
   if (used < sizeof(options)) {
     used += static_cast<size_t>(snprintf(options + used, sizeof(options) - used,
                                          ",upperdir=%s/upper/%s,workdir=%s/overlay/%s%s", plan.sandbox, part,
-                                         plan.sandbox, part, (walls & kUserNamespace) != 0 ? ",userxattr" : ""));
+                                         plan.sandbox, part, (isolation & kUserNamespace) != 0 ? ",userxattr" : ""));
   }
   if (used >= sizeof(options)) return E2BIG;
   const unsigned long flags = FlagOf(Measure::kLayersNoSuid, kNoSuid) | FlagOf(Measure::kLayersNoDev, kNoDev);
   return mount("ingot", target, "overlay", flags, options) == 0 ? 0 : errno;
 }
 
-LaunchFailure LayerFolders(const SandboxPlan& plan, uint32_t walls, int (&fds)[2]) {
+LaunchFailure LayerFolders(const SandboxPlan& plan, uint32_t isolation, int (&fds)[2]) {
   const char* const parts[2] = {"work", "home"};
   for (int i = 0; i < 2; ++i) {
     char target[4096];
     snprintf(target, sizeof(target), "%s/%s", plan.sandbox, parts[i]);
-    if (const int error = Overlay(plan, parts[i], "", target, walls)) return {LaunchStep::kLayers, error, 0};
+    if (const int error = Overlay(plan, parts[i], "", target, isolation)) return {LaunchStep::kLayers, error, 0};
     fds[i] = open(target, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (fds[i] < 0) return {LaunchStep::kLayers, errno, 0};
   }
@@ -203,9 +203,9 @@ int BindInto(const SandboxPlan& plan, const char* source) {
   return mount(source, target, nullptr, kBind | kRecursive, nullptr) == 0 ? 0 : errno;
 }
 
-LaunchFailure EnterImage(const SandboxPlan& plan, uint32_t walls) {
-  int error = PlaceImage(plan, walls);
-  if (error == 0) error = Overlay(plan, "root", kImageLower, kImageRoot, walls);
+LaunchFailure EnterImage(const SandboxPlan& plan, uint32_t isolation) {
+  int error = PlaceImage(plan, isolation);
+  if (error == 0) error = Overlay(plan, "root", kImageLower, kImageRoot, isolation);
   if (error != 0) return {LaunchStep::kLayers, error, 1};
   char tmp[64];
   snprintf(tmp, sizeof(tmp), "%s/tmp", kImageRoot);
@@ -290,13 +290,14 @@ int BuildRoot(const RootPlan& plan) {
   return error;
 }
 
-LaunchFailure EnterSandbox(const SandboxPlan& plan, uint32_t walls, char** visible, uint32_t visible_count,
+LaunchFailure EnterSandbox(const SandboxPlan& plan, uint32_t isolation, char** visible, uint32_t visible_count,
                            int (&fds)[2]) {
   if (plan.sandbox[0] == 0) return MountOwn(plan, "");
   if (plan.header->layered != 0) {
-    if (const LaunchFailure failure = LayerFolders(plan, walls, fds); failure.step != LaunchStep::kNone) return failure;
+    if (const LaunchFailure failure = LayerFolders(plan, isolation, fds); failure.step != LaunchStep::kNone)
+      return failure;
   }
-  if (plan.image[0] != 0) return EnterImage(plan, walls);
+  if (plan.image[0] != 0) return EnterImage(plan, isolation);
   if (const int error = LeaveSources()) return {LaunchStep::kRoot, error, 2};
   UnderTmp kept;
   for (uint32_t i = 0; i < visible_count; ++i) kept.KeepPath(visible[i]);

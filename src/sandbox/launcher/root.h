@@ -38,7 +38,7 @@ int MountShm(const char* path, uint32_t bytes);
 
 // Sets up a sandbox in its own mount namespace. `fds` receives work/ and home/ if they are layered, and -1 otherwise.
 // REQUIRES: BuildRoot was called with the same visible paths.
-LaunchFailure EnterSandbox(const SandboxPlan& plan, uint32_t walls, char** visible, uint32_t visible_count,
+LaunchFailure EnterSandbox(const SandboxPlan& plan, uint32_t isolation, char** visible, uint32_t visible_count,
                            int (&fds)[2]);
 
 }  // namespace ingot::sandbox::launcher

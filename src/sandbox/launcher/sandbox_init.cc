@@ -21,11 +21,11 @@
 #include "sandbox/launcher/command.h"
 #include "sandbox/launcher/descendants.h"
 #include "sandbox/launcher/ipc.h"
+#include "sandbox/launcher/isolation_steps.h"
 #include "sandbox/launcher/left_out.h"
 #include "sandbox/launcher/network.h"
 #include "sandbox/launcher/parcel.h"
 #include "sandbox/launcher/root.h"
-#include "sandbox/launcher/wall.h"
 
 namespace ingot::sandbox::launcher {
 namespace {
@@ -44,30 +44,31 @@ bool ReadPlan(int fd, SandboxPlan& plan) {
 }
 
 // Sets up the isolation that belongs to one sandbox.
-LaunchFailure RaiseWall(const Ground& ground, const SandboxPlan& plan, int (&fds)[kMaxReportDescriptors]) {
-  if ((ground.walls & kUserNamespace) != 0) {
+LaunchFailure SetUpIsolation(const Ground& ground, const SandboxPlan& plan, int (&fds)[kMaxReportDescriptors]) {
+  if ((ground.isolation & kUserNamespace) != 0) {
     if (const int error = MapIds(ground.uid, ground.gid)) return {LaunchStep::kIdMap, error, 0};
   }
-  if ((ground.walls & kPrivateProc) != 0 && Raises(Measure::kOwnProc)) {
+  if ((ground.isolation & kPrivateProc) != 0 && Raises(Measure::kOwnProc)) {
     if (const int error = MountProc()) return {LaunchStep::kProc, error, 0};
   }
-  if ((ground.walls & kNetNamespace) != 0) {
+  if ((ground.isolation & kNetNamespace) != 0) {
     fds[0] = ListenInside();
     if (fds[0] < 0) return {LaunchStep::kNetwork, errno, 0};
   }
-  if ((ground.walls & kRootFolder) != 0) sethostname("sandbox", 7);
+  if ((ground.isolation & kRootFolder) != 0) sethostname("sandbox", 7);
   const bool has_sandbox = plan.sandbox[0] != 0;
-  if ((ground.walls & kOwnUid) != 0 && (ground.walls & kMountNamespace) != 0 && has_sandbox && plan.image[0] == 0) {
+  if ((ground.isolation & kOwnUid) != 0 && (ground.isolation & kMountNamespace) != 0 && has_sandbox &&
+      plan.image[0] == 0) {
     if (const int error = NameUid(plan.sandbox)) return {LaunchStep::kFolder, error, 0};
   }
-  if ((ground.walls & kRootFolder) != 0) {
+  if ((ground.isolation & kRootFolder) != 0) {
     int layered[2] = {-1, -1};
-    const LaunchFailure failure = EnterSandbox(plan, ground.walls, ground.visible, ground.visible_count, layered);
+    const LaunchFailure failure = EnterSandbox(plan, ground.isolation, ground.visible, ground.visible_count, layered);
     fds[1] = layered[0];
     fds[2] = layered[1];
     return failure;
   }
-  if ((ground.walls & (kMountNamespace | kOwnUid)) == kMountNamespace && has_sandbox) {
+  if ((ground.isolation & (kMountNamespace | kOwnUid)) == kMountNamespace && has_sandbox) {
     if (const int error = ShowOneSandbox(plan.work_root, plan.sandbox)) return {LaunchStep::kFolder, error, 0};
   }
   return {};
@@ -76,9 +77,9 @@ LaunchFailure RaiseWall(const Ground& ground, const SandboxPlan& plan, int (&fds
 // Signals every process in the sandbox except this one. `uid` is the sandbox's uid, if it has one.
 void SignalAll(const Ground& ground, uid_t uid, int signal) {
   // The first process of a PID namespace can reach only that namespace.
-  if ((ground.walls & kPidNamespace) != 0 && getpid() == 1) {
+  if ((ground.isolation & kPidNamespace) != 0 && getpid() == 1) {
     kill(-1, signal);
-  } else if ((ground.walls & kOwnUid) != 0 && uid != 0) {
+  } else if ((ground.isolation & kOwnUid) != 0 && uid != 0) {
     // kill(-1) reaches all processes of a uid at once, even if one forks in the meantime, except for the calling
     // process. As root it would reach the whole machine.
     const pid_t killer = fork();
@@ -109,7 +110,7 @@ void EndAll(const Ground& ground, const SandboxPlan& plan) {
     SignalAll(ground, plan.header->uid, SIGKILL);
     Thaw(plan);
     // In a PID namespace, one signal is enough. Elsewhere, a process may have been missed.
-    if ((ground.walls & kPidNamespace) != 0) {
+    if ((ground.isolation & kPidNamespace) != 0) {
       while (waitpid(-1, nullptr, 0) > 0) continue;
     } else {
       poll(nullptr, 0, 1);
@@ -225,7 +226,7 @@ bool RunStart(const Ground& ground, const SandboxPlan& plan, const int (&fds)[kS
   int ends = -1;
   const bool stays = start.header->stays != 0;
   const bool is_apart =
-      !stays && has_companions && (ground.walls & kRootFolder) != 0 && Raises(Measure::kApartFromCompanions);
+      !stays && has_companions && (ground.isolation & kRootFolder) != 0 && Raises(Measure::kApartFromCompanions);
   const pid_t command =
       is_apart ? StartApart(ground, plan, start, fds, failure, ends) : StartCommand(ground, plan, start, fds, failure);
   if (command < 0) {
@@ -258,7 +259,7 @@ void GiveSocket(int sandbox) {
 
 // Used if the sandbox has no IPC namespace.
 void RemoveLeftIpc(const Ground& ground, uid_t uid) {
-  if ((ground.walls & kOwnUid) != 0 && (ground.walls & kRootFolder) == 0 && uid != 0 &&
+  if ((ground.isolation & kOwnUid) != 0 && (ground.isolation & kRootFolder) == 0 && uid != 0 &&
       Raises(Measure::kLeftIpcRemoved)) {
     RemoveIpcOf(uid);
   }
@@ -353,7 +354,7 @@ Incoming Receive(int socket) {
 int CloneFlags(const Ground& ground) {
   int flags = SIGCHLD;
   const auto add = [&](uint32_t part, Measure measure, int flag) {
-    if ((ground.walls & part) != 0) flags |= FlagOf(measure, flag);
+    if ((ground.isolation & part) != 0) flags |= FlagOf(measure, flag);
   };
   add(kUserNamespace, Measure::kUserNamespaceOfSandbox, CLONE_NEWUSER);
   add(kPidNamespace, Measure::kPidNamespaceOfSandbox, CLONE_NEWPID);
@@ -391,14 +392,14 @@ void RunSandbox(const Ground& ground, const Incoming& open) {
     plan.freezer_state = open.fds[kOpenDescriptors + groups + 1];
   }
   report.failure = EnterGroups(open.fds + kOpenDescriptors, groups);
-  if (report.failure.step == LaunchStep::kNone) report.failure = RaiseWall(ground, plan, fds);
+  if (report.failure.step == LaunchStep::kNone) report.failure = SetUpIsolation(ground, plan, fds);
   if (report.failure.step != LaunchStep::kNone) {
     ReportFailure(sandbox, report.failure.step, report.failure.error, report.failure.index);
     _exit(1);
   }
   const uid_t uid = plan.header->uid;
   // Processes left by a killed run.
-  if ((ground.walls & (kOwnUid | kPidNamespace)) == kOwnUid) SignalAll(ground, uid, SIGKILL);
+  if ((ground.isolation & (kOwnUid | kPidNamespace)) == kOwnUid) SignalAll(ground, uid, SIGKILL);
   RemoveLeftIpc(ground, uid);
   Answer(sandbox, &report, sizeof(report), fds);
   ServeSandbox(ground, plan, sandbox);

@@ -15,7 +15,7 @@ namespace ingot::sandbox::launcher {
 
 // Settings shared by a launcher's sandboxes.
 struct Ground {
-  uint32_t walls = 0;
+  uint32_t isolation = 0;
   uid_t uid = 0;  // Ingot's
   gid_t gid = 0;
   char** visible = nullptr;  // paths that sandboxes see

@@ -28,7 +28,7 @@
 namespace ingot::sandbox {
 namespace {
 
-constexpr int kMaxLooks = 8;  // repeats if processes start in the meantime
+constexpr int kMaxRounds = 8;  // repeats if processes start in the meantime
 constexpr std::string_view kDeleted = " (deleted)";
 
 // Lets this thread read /proc as the sandbox's uid would, because root without CAP_SYS_PTRACE may not examine other
@@ -96,12 +96,12 @@ class Finder {
   }
 
   DeletedFiles Find() {
-    for (int i = 0; i < kMaxLooks; ++i) {
+    for (int i = 0; i < kMaxRounds; ++i) {
       bool is_new = false;
       for (const pid_t pid : ProcessesOf(sandbox_.first)) {
         if (!looked_.insert(pid).second) continue;
         is_new = true;
-        Look(pid);
+        Inspect(pid);
       }
       if (!is_new) break;
     }
@@ -109,7 +109,7 @@ class Finder {
   }
 
  private:
-  void Look(pid_t pid) {
+  void Inspect(pid_t pid) {
     if (LookAt(pid) || !sandbox_.uid.has_value()) return;
     const AsUser user(*sandbox_.uid);
     LookAt(pid);

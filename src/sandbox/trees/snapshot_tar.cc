@@ -181,7 +181,7 @@ class TarWriter {
     return name.empty() ? Fd(open(part_->layers[layer].c_str(), base::kOpenFolder))
                         : base::OpenBeneath(at_[layer].get(), name, base::kOpenFolder, base::PathLinks::kNone);
   }
-  int Look(size_t layer, const std::string& name, struct stat& info) const {
+  int Stat(size_t layer, const std::string& name, struct stat& info) const {
     return name.empty() ? lstat(part_->layers[layer].c_str(), &info)
                         : fstatat(at_[layer].get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW);
   }
@@ -196,7 +196,7 @@ class TarWriter {
     bool is_there = false, hides = false;  // hides a folder below all layers
     for (const size_t layer : layers) {
       struct stat info;
-      if (Look(layer, name, info) != 0) continue;
+      if (Stat(layer, name, info) != 0) continue;
       if (!S_ISDIR(info.st_mode)) break;
       if (!std::exchange(is_there, true)) top = info;
       Fd each = OpenFolder(layer, name);

@@ -28,7 +28,7 @@ void HaltRules::GroupFailed(int64_t group_id, const std::string& reason, std::ch
 }
 
 void HaltRules::RunStartedAgain() {
-  if (MostEqual() > 0) equal_.groups %= MostEqual();
+  if (MaxEqual() > 0) equal_.groups %= MaxEqual();
 }
 
 void HaltRules::EpisodeEnded(const v1::ReportEpisodeEndRequest& ended, std::chrono::nanoseconds now) {
@@ -74,7 +74,7 @@ absl::Status HaltRules::CheckFailed(const WindowedFifo& policy, std::chrono::nan
 }
 
 absl::Status HaltRules::CheckEqual(const WindowedFifo& policy) const {
-  if (MostEqual() == 0 || equal_.groups < MostEqual()) return absl::OkStatus();
+  if (MaxEqual() == 0 || equal_.groups < MaxEqual()) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "the run is given up: the last ", equal_.groups,
       " groups that were judged had no difference between the rewards of their samples ",
@@ -139,11 +139,11 @@ std::string HaltRules::DescribeEqual() const {
 }
 
 void HaltRules::WarnOfEqual() const {
-  if (MostEqual() == 0 || equal_.groups != (MostEqual() + 3) / 4) return;
+  if (MaxEqual() == 0 || equal_.groups != (MaxEqual() + 3) / 4) return;
   INGOT_LOG(warn,
             "{} groups in a row were dropped because all samples of a group earned the same: {}; after {} the run ends "
             "(scheduler.give_up_equal)",
-            equal_.groups, DescribeEqual(), MostEqual());
+            equal_.groups, DescribeEqual(), MaxEqual());
 }
 
 }  // namespace ingot::scheduler

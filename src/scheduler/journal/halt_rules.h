@@ -71,7 +71,7 @@ class HaltRules {
   absl::Status CheckTasksLeft(const WindowedFifo& policy, int64_t tasks_left) const;
   std::string DescribeEqual() const;  // the rewards and the last group
   // 0 = dropped groups never end the run.
-  int64_t MostEqual() const { return options_.max_drops_per_batch > 0 ? 0 : options_.give_up_equal; }
+  int64_t MaxEqual() const { return options_.max_drops_per_batch > 0 ? 0 : options_.give_up_equal; }
 
   const SchedulerOptions options_;
   const int32_t give_up_groups_;

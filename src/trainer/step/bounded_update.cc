@@ -12,7 +12,7 @@ absl::Status BoundedUpdate::Choose(const PreparedBatch& batch, const tree::Packe
   const auto start = clock_.Now();
   const int64_t row_bytes = policy_.config().vocab_size *
                             static_cast<int64_t>(c10::elementSize(kernels::AccumulatorType(policy_.model().head())));
-  INGOT_ASSIGN_OR_RETURN(region_, TrustRegion::Choose(bounds, batch, forest, bounds.MostRows(row_bytes), options_.seed,
+  INGOT_ASSIGN_OR_RETURN(region_, TrustRegion::Choose(bounds, batch, forest, bounds.MaxRows(row_bytes), options_.seed,
                                                       policy_.version(), exchanges_.rank()));
   metrics_["perf/step_kl_seconds"] = Seconds(clock_.Now() - start);
   return absl::OkStatus();

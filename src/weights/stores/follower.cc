@@ -41,7 +41,7 @@ absl::StatusOr<std::unique_ptr<Follower>> Follower::Start(std::shared_ptr<Object
   std::unique_ptr<Follower> follower(new Follower(std::move(store), engine, std::move(options), clock));
   Follower* const self = follower.get();
   self->Beat();
-  self->looking_ = self->threads_.PostEvery(self->options_.poll, [self] { self->Look(); });
+  self->looking_ = self->threads_.PostEvery(self->options_.poll, [self] { self->Poll(); });
   self->beating_ = self->threads_.PostEvery(self->options_.heartbeat, [self] { self->Beat(); });
   return follower;
 }
@@ -64,7 +64,7 @@ Follower::~Follower() {
 
 // --- Following ---
 
-void Follower::Look() {
+void Follower::Poll() {
   const absl::StatusOr<StoredObject> object = store_->Get(LiveKey(options_.run), kMaxPointerBytes);
   if (absl::IsNotFound(object.status())) return;  // the trainer has not published anything yet
   if (!object.ok()) return Log(object.status(), "cannot read the live versions");

@@ -55,7 +55,7 @@ class Follower {
     bool not_retained = false;
   };
 
-  void Look();  // runs on one thread at a time, like the functions below it
+  void Poll();  // runs on one thread at a time, like the functions below it
   absl::Status Follow(const v1::LiveVersions& live, Cost* cost);
   absl::Status HoldRetained(const v1::LiveVersions& live, Cost* cost);
   absl::Status TakeNewest(const v1::LiveVersions& live, Cost* cost);

@@ -333,16 +333,16 @@ TEST(Evaluation, TheBestModelIsKeptOnlyWhereTasksTellIt) {
               HasSubstr("keep_every is 30, and checkpoint_every is 20"));
 }
 
-TEST(MostEvaluations, IsBoundedBySchedulerAndEngines) {
+TEST(MaxEvaluations, IsBoundedBySchedulerAndEngines) {
   const std::string pins =
       "gateway:\n  models:\n    - {name: a, weights: pinned, version: 3}\n    - {name: b, weights: pinned, version: "
       "3}\n";
   const auto plain = Load(kAgents);
   ASSERT_TRUE(plain.ok()) << plain.status();
-  EXPECT_EQ(MostEvaluations(*plain->config), 4);
+  EXPECT_EQ(MaxEvaluations(*plain->config), 4);
   const auto pinned = Load(kAgents + pins);
   ASSERT_TRUE(pinned.ok()) << pinned.status();
-  EXPECT_EQ(MostEvaluations(*pinned->config), 3);
+  EXPECT_EQ(MaxEvaluations(*pinned->config), 3);
   const std::vector<std::string> none = {"eval.tasks=held_out.jsonl", "eval.every_versions=10",
                                          "rollout.max_retained_versions=1"};
   EXPECT_TRUE(Load(kAgents, none).ok());

@@ -20,11 +20,11 @@ class WorkLinesTest : public testing::Test {
     std::fclose(out_);
     std::free(text_);
   }
-  // Calls Look for `time` and returns the lines printed since the last call.
+  // Calls Poll for `time` and returns the lines printed since the last call.
   std::string LookFor(std::chrono::nanoseconds time) {
     for (const auto end = clock_.Now() + time; clock_.Now() < end;) {
       clock_.Advance(WorkLines::kPause);
-      lines_.Look();
+      lines_.Poll();
     }
     std::fflush(out_);
     const size_t from = std::exchange(read_, size_);

@@ -117,14 +117,14 @@ absl::StatusOr<std::string> KubernetesLauncher::Present() {
   INGOT_ASSIGN_OR_RETURN(const std::string names,
                          Kubectl({"get", "configmaps,jobs,pods", "--selector", Selector(), "--output", "name"}));
   if (names.empty()) return std::string();
-  INGOT_ASSIGN_OR_RETURN(const State state, LookAtJob());
+  INGOT_ASSIGN_OR_RETURN(const State state, PollJob());
   const std::string& space = config_.cluster.kubernetes.name_space;
   return absl::StrCat(Describe(), " is ", state.text, ", and the namespace ", space, " holds ",
                       absl::StrJoin(absl::StrSplit(names, '\n', absl::SkipEmpty()), ", "), "; `kubectl --namespace ",
                       space, " delete --filename ", file_, "` ends it");
 }
 
-absl::StatusOr<JobLauncher::State> KubernetesLauncher::LookAtJob() {
+absl::StatusOr<JobLauncher::State> KubernetesLauncher::PollJob() {
   // such as "Complete=True Failed=False 1", or initially empty
   INGOT_ASSIGN_OR_RETURN(const std::string conditions,
                          Kubectl({"get", "job", job_, "--ignore-not-found", "--output",
@@ -144,13 +144,13 @@ absl::StatusOr<JobLauncher::State> KubernetesLauncher::LookAtJob() {
 }
 
 // Looks at the Job and its pods, or only at the pods while the run is being stopped.
-absl::StatusOr<JobLauncher::State> KubernetesLauncher::Look() {
+absl::StatusOr<JobLauncher::State> KubernetesLauncher::Poll() {
   if (stopping_) {
     INGOT_ASSIGN_OR_RETURN(const std::string pods,
                            Kubectl({"get", "pods", "--selector", Selector(), "--output", "name"}));
     return State{pods.empty() ? "" : "being stopped", pods.empty(), code_};
   }
-  INGOT_ASSIGN_OR_RETURN(State state, LookAtJob());
+  INGOT_ASSIGN_OR_RETURN(State state, PollJob());
   // The other pods have no more clients. The Job is deleted with them. Its result is known, and the logs are in the
   // run's folder.
   if (code_.has_value()) INGOT_RETURN_IF_ERROR(Stop());

@@ -26,12 +26,12 @@ class KubernetesLauncher final : public JobLauncher {
  protected:
   std::string Describe() const override { return "job " + job_; }
   std::string Advice() const override;
-  absl::StatusOr<State> Look() override;
+  absl::StatusOr<State> Poll() override;
 
  private:
   std::string Selector() const;  // selects the run's objects
   // Returns the Job's state, including which pods are not running and why. Sets code_ when the Job is over.
-  absl::StatusOr<State> LookAtJob();
+  absl::StatusOr<State> PollJob();
   absl::StatusOr<std::string> Kubectl(std::vector<std::string> argv) const;
 
   const RunConfig& config_;

@@ -76,7 +76,7 @@ absl::StatusOr<int> JobLauncher::Watch(const std::atomic<bool>& stop) {
       Report(absl::StrCat("stopping ", Describe(), " in order"));
       if (const absl::Status stopped = Stop(); !stopped.ok()) Report(std::string(stopped.message()));
     }
-    const absl::StatusOr<State> state = Look();
+    const absl::StatusOr<State> state = Poll();
     if (!state.ok()) {
       Report(std::string(state.status().message()));  // the job's scheduler may be busy, and the job continues
       continue;

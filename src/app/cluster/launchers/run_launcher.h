@@ -76,7 +76,7 @@ class JobLauncher : public RunLauncher {
   // Returns a hint about where to find the reason if the job ends without an exit code.
   virtual std::string Advice() const = 0;
   // Reads the job's state. Returns an error if the state is unknown; Watch then polls again.
-  virtual absl::StatusOr<State> Look() = 0;
+  virtual absl::StatusOr<State> Poll() = 0;
 
   absl::StatusOr<std::string> Run(const std::vector<std::string>& argv) const { return options_.run(argv); }
   void Report(const std::string& line) const { options_.on_status(line); }

@@ -251,7 +251,7 @@ std::string SlurmLauncher::Advice() const {
   return absl::StrCat("`scontrol show job ", job_, "` and ", script_.folder, "/logs/slurm.log may say why");
 }
 
-absl::StatusOr<JobLauncher::State> SlurmLauncher::Look() {
+absl::StatusOr<JobLauncher::State> SlurmLauncher::Poll() {
   INGOT_ASSIGN_OR_RETURN(const std::vector<JobLine> jobs, ListJobs([this](const auto& argv) { return Run(argv); }));
   State state{StateOf(jobs, job_), false, std::nullopt};
   state.over = state.text.empty();

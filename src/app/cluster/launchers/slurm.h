@@ -63,7 +63,7 @@ class SlurmLauncher final : public JobLauncher {
  protected:
   std::string Describe() const override { return "job " + job_; }
   std::string Advice() const override;
-  absl::StatusOr<State> Look() override;
+  absl::StatusOr<State> Poll() override;
 
  private:
   std::string ScriptFile() const { return script_.folder + "/launch.sbatch"; }

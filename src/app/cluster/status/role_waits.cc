@@ -41,7 +41,7 @@ RoleWaits::~RoleWaits() {
 void RoleWaits::Start() {
   thread_ = std::thread([this] {
     while (true) {
-      Look();
+      Poll();
       base::MutexLock lock(mu_);
       const std::chrono::nanoseconds next = clock_.Now() + kPause;
       while (!stopping_ && clock_.WaitUntil(stopped_, mu_, next)) {
@@ -58,7 +58,7 @@ void RoleWaits::Follow(std::function<std::vector<std::string>()> calls,
   report_ = std::move(report);
 }
 
-void RoleWaits::Look() {
+void RoleWaits::Poll() {
   base::MutexLock following(following_mu_);
   std::vector<std::string> faults = waits_.Longer(kTimeout, base::WaitKind::kFault);
   if (calls_) {

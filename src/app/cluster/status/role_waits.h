@@ -60,9 +60,9 @@ class RoleWaits {
   void Forget() { Follow(nullptr, nullptr); }
 
   // Checks what the role is waiting for and logs any change.
-  void Look();
+  void Poll();
 
-  // Returns the result of the last Look.
+  // Returns the result of the last Poll.
   ReportedWaits Reported() const;
 
  private:

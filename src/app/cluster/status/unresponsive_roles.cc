@@ -60,7 +60,7 @@ UnresponsiveRoles::~UnresponsiveRoles() {
 void UnresponsiveRoles::Start() {
   thread_ = std::thread([this] {
     while (true) {
-      Look(kPause);
+      Poll(kPause);
       base::MutexLock lock(mu_);
       const std::chrono::nanoseconds next = clock_.Now() + kPause;
       while (!stopping_ && clock_.WaitUntil(stopped_, mu_, next)) {
@@ -70,7 +70,7 @@ void UnresponsiveRoles::Start() {
   });
 }
 
-void UnresponsiveRoles::Look(std::chrono::milliseconds wait) {
+void UnresponsiveRoles::Poll(std::chrono::milliseconds wait) {
   Ask();
   TakeAnswers(wait);
   ReportUnresponsive();

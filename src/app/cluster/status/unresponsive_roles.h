@@ -40,7 +40,7 @@ class UnresponsiveRoles {
 
   // `roles` returns the roles to query. If no process listens on a role's socket, the role is starting or has ended.
   // `report` receives a line when a role becomes unresponsive or responsive, and whenever ReportedWaits::faults
-  // changes. Both are called on the thread that runs Look or that Start created.
+  // changes. Both are called on the thread that runs Poll or that Start created.
   UnresponsiveRoles(std::function<std::vector<RoleSocket>()> roles, std::function<void(const std::string&)> report,
                     const base::Clock& clock = base::Clock::Real())
       : roles_(std::move(roles)), report_(std::move(report)), clock_(clock) {}
@@ -48,11 +48,11 @@ class UnresponsiveRoles {
   UnresponsiveRoles(const UnresponsiveRoles&) = delete;
   UnresponsiveRoles& operator=(const UnresponsiveRoles&) = delete;
 
-  // Checks every kEvery on its own thread until destroyed. Call at most once. Do not also call Look.
+  // Checks every kEvery on its own thread until destroyed. Call at most once. Do not also call Poll.
   void Start();
 
   // Sends a request to every role without a pending one, and reads the responses that arrive within `wait`.
-  void Look(std::chrono::milliseconds wait);
+  void Poll(std::chrono::milliseconds wait);
 
   // Returns one entry per unresponsive role, with the problem as an error. Thread safe.
   std::vector<RoleStatus> Unresponsive();
@@ -78,7 +78,7 @@ class UnresponsiveRoles {
   const std::function<std::vector<RoleSocket>()> roles_;
   const std::function<void(const std::string&)> report_;
   const base::Clock& clock_;
-  std::map<std::string, Question> questions_;  // used only by the thread that calls Look
+  std::map<std::string, Question> questions_;  // used only by the thread that calls Poll
   base::Mutex mu_;
   std::map<std::string, Question> unresponsive_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, ReportedWaits> waits_ ABSL_GUARDED_BY(mu_);

@@ -17,7 +17,7 @@ class RoleWaitsTest : public testing::Test {
  protected:
   // What the thread of Start does at each of its looks.
   void LookFor(std::chrono::nanoseconds time) {
-    for (const auto end = clock_.Now() + time; clock_.Now() < end; clock_.Advance(RoleWaits::kPause)) role_.Look();
+    for (const auto end = clock_.Now() + time; clock_.Now() < end; clock_.Advance(RoleWaits::kPause)) role_.Poll();
   }
 
   base::ManualClock clock_;
@@ -28,18 +28,18 @@ class RoleWaitsTest : public testing::Test {
 TEST_F(RoleWaitsTest, ReportsAWaitWithinFourSecondsAndItsEnd) {
   std::vector<std::string> reported;
   role_.Follow([] { return std::vector<std::string>(); }, [&](const std::string& text) { reported.push_back(text); });
-  role_.Look();
+  role_.Poll();
   clock_.Advance(milliseconds(1));  // the wait begins just after a look
   std::optional<base::Wait> wait;
   wait.emplace("PostgreSQL", base::WaitKind::kFault, waits_);
   LookFor(RoleWaits::kTimeout);
   EXPECT_THAT(reported, IsEmpty());
   clock_.Advance(milliseconds(499));
-  role_.Look();
+  role_.Poll();
   EXPECT_THAT(reported, ElementsAre("PostgreSQL"));
   wait.reset();
-  role_.Look();
-  role_.Look();  // told once
+  role_.Poll();
+  role_.Poll();  // told once
   EXPECT_THAT(reported, ElementsAre("PostgreSQL", ""));
 }
 
@@ -49,12 +49,12 @@ TEST_F(RoleWaitsTest, JoinsRpcsWithTheOtherWaitsAndKeepsWorkApart) {
   role_.Follow([] { return std::vector<std::string>{"datapool (AppendCall)"}; },
                [&](const std::string& text) { reported = text; });
   clock_.Advance(RoleWaits::kTimeout);
-  role_.Look();
+  role_.Poll();
   EXPECT_EQ(role_.Reported().faults, "a disk, datapool (AppendCall)");
   EXPECT_EQ(role_.Reported().work, "batch 3");
   EXPECT_EQ(reported, "a disk, datapool (AppendCall), batch 3");
   role_.Forget();
-  role_.Look();
+  role_.Poll();
   EXPECT_EQ(role_.Reported().faults, "a disk");
   EXPECT_EQ(reported, "a disk, datapool (AppendCall), batch 3") << "told after Forget";
 }

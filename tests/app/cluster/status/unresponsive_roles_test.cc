@@ -49,7 +49,7 @@ class UnresponsiveRolesTest : public testing::Test {
   std::chrono::nanoseconds LookUntilTold() {
     const auto began = clock_.Now();
     for (const size_t before = reported_.size(); reported_.size() == before; clock_.Advance(UnresponsiveRoles::kEvery))
-      Look();
+      Poll();
     return clock_.Now() - UnresponsiveRoles::kEvery - began;
   }
   void End() {
@@ -57,7 +57,7 @@ class UnresponsiveRolesTest : public testing::Test {
     listening_ = -1;
     std::filesystem::remove(path_);
   }
-  void Look() { roles_.Look(milliseconds(0)); }
+  void Poll() { roles_.Poll(milliseconds(0)); }
 
   const std::string path_;
   int listening_ = -1;
@@ -69,14 +69,14 @@ class UnresponsiveRolesTest : public testing::Test {
 
 TEST_F(UnresponsiveRolesTest, ReportsOfARoleThatGivesNoAnswer) {
   Listen();
-  Look();
+  Poll();
   clock_.Advance(UnresponsiveRoles::kTimeout - milliseconds(1));
-  Look();
+  Poll();
   EXPECT_THAT(reported_, IsEmpty());
   EXPECT_THAT(roles_.Unresponsive(), IsEmpty());
   clock_.Advance(milliseconds(1));
-  Look();
-  Look();  // told once
+  Poll();
+  Poll();  // told once
   EXPECT_THAT(reported_, ElementsAre(AllOf(StartsWith("trainer gives no answer for 5 s: process "),
                                            HasSubstr(std::to_string(getpid())))));
   clock_.Advance(seconds(2));
@@ -91,14 +91,14 @@ TEST_F(UnresponsiveRolesTest, IsToldWithinSixSecondsAndShownWithinTen) {
   for (const auto offset :
        {milliseconds(0), milliseconds(1), UnresponsiveRoles::kEvery / 2, UnresponsiveRoles::kEvery}) {
     Listen();
-    Look();
+    Poll();
     Answer();
-    Look();
+    Poll();
     clock_.Advance(offset);
     EXPECT_LE(offset + LookUntilTold(), seconds(6)) << offset.count();
     EXPECT_THAT(roles_.Unresponsive(), SizeIs(1));
     End();
-    Look();
+    Poll();
   }
   // `ingot status` that was called just before asks the silent role in vain, and looks at the silent ones afterwards.
   constexpr auto kStartOfTheCommand = seconds(1), kRoleAnswersWithin = seconds(3);  // run_status.h
@@ -107,51 +107,51 @@ TEST_F(UnresponsiveRolesTest, IsToldWithinSixSecondsAndShownWithinTen) {
 
 TEST_F(UnresponsiveRolesTest, ReportsForWhomARoleWaitsOncePerChange) {
   Listen();
-  Look();
+  Poll();
   AnswerWaits({"datapool (AppendCall)", "batch 3"});
-  Look();
+  Poll();
   EXPECT_THAT(reported_, ElementsAre("trainer waits for datapool (AppendCall)"));
   EXPECT_THAT(roles_.Waits(), ElementsAre(std::pair("trainer", ReportedWaits{"datapool (AppendCall)", "batch 3"})));
-  Look();
+  Poll();
   AnswerWaits({"datapool (AppendCall)", "batch 4"});
-  Look();
+  Poll();
   EXPECT_THAT(reported_, SizeIs(1)) << "work takes its time in a healthy run";
-  Look();
+  Poll();
   AnswerWaits({});
-  Look();
+  Poll();
   EXPECT_THAT(reported_, ElementsAre("trainer waits for datapool (AppendCall)", "trainer waits for nothing now"));
   EXPECT_THAT(roles_.Waits(), IsEmpty());
 }
 
 TEST_F(UnresponsiveRolesTest, KnowsWhatARoleComputesAndReportsNothingOfIt) {
   Listen();
-  Look();
+  Poll();
   const ReportedWaits step{"", "", "step 4 for 35 s: gradient"};
   AnswerWaits(step);
-  Look();
+  Poll();
   EXPECT_THAT(roles_.Waits(), ElementsAre(std::pair("trainer", step)));
   EXPECT_THAT(reported_, IsEmpty());
 }
 
 TEST_F(UnresponsiveRolesTest, AnUnresponsiveRoleIsShownAsSuchAndNotWithItsLastWaits) {
   Listen();
-  Look();
+  Poll();
   AnswerWaits({"datapool", ""});
-  Look();
-  Look();  // asks again
+  Poll();
+  Poll();  // asks again
   clock_.Advance(seconds(6));
-  Look();
+  Poll();
   EXPECT_THAT(roles_.Unresponsive(), SizeIs(1));
   EXPECT_THAT(roles_.Waits(), IsEmpty());
 }
 
 TEST_F(UnresponsiveRolesTest, ReportsWhenItAnswersAgain) {
   Listen();
-  Look();
+  Poll();
   clock_.Advance(seconds(9));
-  Look();
+  Poll();
   Answer();
-  Look();
+  Poll();
   EXPECT_THAT(reported_,
               ElementsAre(StartsWith("trainer gives no answer for 9 s"), "trainer answers again, after 9 s"));
   EXPECT_THAT(roles_.Unresponsive(), IsEmpty());
@@ -160,23 +160,23 @@ TEST_F(UnresponsiveRolesTest, ReportsWhenItAnswersAgain) {
 TEST_F(UnresponsiveRolesTest, AnswersInTimeAreNotTold) {
   Listen();
   for (int i = 0; i < 20; ++i) {
-    Look();
+    Poll();
     Answer();
-    Look();
+    Poll();
     clock_.Advance(seconds(4));
   }
   EXPECT_THAT(reported_, IsEmpty());
 }
 
 TEST_F(UnresponsiveRolesTest, ARoleThatStartsOrHasEndedIsNotUnresponsive) {
-  for (int i = 0; i < 10; ++i, clock_.Advance(seconds(1))) Look();
+  for (int i = 0; i < 10; ++i, clock_.Advance(seconds(1))) Poll();
   Listen();
-  Look();
+  Poll();
   clock_.Advance(seconds(6));
-  Look();
+  Poll();
   End();
-  Look();
-  for (int i = 0; i < 10; ++i, clock_.Advance(seconds(1))) Look();
+  Poll();
+  for (int i = 0; i < 10; ++i, clock_.Advance(seconds(1))) Poll();
   EXPECT_THAT(reported_, SizeIs(1));
   EXPECT_THAT(roles_.Unresponsive(), IsEmpty());
 }

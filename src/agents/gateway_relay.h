@@ -1,4 +1,4 @@
-// A Door to a gateway in another process. A thread in this process relays the sandboxes' connections
+// A GatewayAccess to a gateway in another process. A thread in this process relays the sandboxes' connections
 // (sandbox/egress/relay.h).
 #pragma once
 
@@ -6,12 +6,12 @@
 #include <string>
 #include <utility>
 
-#include "agents/door.h"
+#include "agents/gateway_access.h"
 #include "sandbox/egress/relay.h"
 
 namespace ingot::agents {
 
-class RelayDoor final : public Door {
+class GatewayRelay final : public GatewayAccess {
  public:
   absl::StatusOr<std::shared_ptr<void>> Open(sandbox::Fd listener, const std::string& base_url) override {
     INGOT_RETURN_IF_ERROR(relay_.status());

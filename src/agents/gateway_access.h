@@ -1,4 +1,4 @@
-// A Door lets a sandbox's commands reach the gateway if the sandbox has its own network. Thread safe.
+// A GatewayAccess lets a sandbox's commands reach the gateway if the sandbox has its own network. Thread safe.
 #pragma once
 
 #include <memory>
@@ -9,9 +9,9 @@
 
 namespace ingot::agents {
 
-class Door {
+class GatewayAccess {
  public:
-  virtual ~Door() = default;
+  virtual ~GatewayAccess() = default;
   // Serves a sandbox's listening socket until the returned object is destroyed. `base_url` is the episode's base URL
   // outside the sandbox.
   virtual absl::StatusOr<std::shared_ptr<void>> Open(sandbox::Fd listener, const std::string& base_url) = 0;

@@ -1,4 +1,4 @@
-#include "sandbox/launcher/wall.h"
+#include "sandbox/launcher/isolation_steps.h"
 
 #include <errno.h>
 #include <fcntl.h>
