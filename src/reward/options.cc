@@ -23,7 +23,7 @@ absl::Status CheckSchedule(const std::string& place, const TermSchedule& schedul
                    absl::StrCat("until is ", schedule.until, ": it must be at least from (", schedule.from, ")"));
   }
   if (schedule.phase >= 0 && schedule.phase_steps == 0) {
-    return Invalid(place, "phase needs phase_steps, the versions that a phase lasts");
+    return Invalid(place, "phase needs phase_steps, the number of versions per phase: set it, or remove phase");
   }
   return absl::OkStatus();
 }
@@ -61,7 +61,7 @@ absl::Status CheckSum(const std::vector<TermOptions>& terms) {
       return Invalid(
           "rewards.terms",
           absl::StrCat("the weights of ", absl::StrJoin(same.names, " and "),
-                       ", which are otherwise the same term, cancel each other: remove them, or change one"));
+                       ", which are otherwise the same term, cancel each other out: remove both, or change one"));
     }
   }
   return any ? absl::OkStatus() : Invalid("rewards.terms", "every weight is 0: nothing is rewarded");
@@ -104,7 +104,8 @@ absl::Status RewardOptions::Validate() const {
   for (size_t i = 0; i < terms.size(); ++i) {
     const TermOptions& term = terms[i];
     const std::string place = absl::StrCat("rewards.terms[", i, "] (", term.Name(), ")");
-    if (!names.insert(term.Name()).second) return Invalid(place, "the name is taken: give each term its own `name`");
+    if (!names.insert(term.Name()).second)
+      return Invalid(place, "another term has this name: give each term its own `name`");
     INGOT_RETURN_IF_ERROR(CheckSchedule(place, term.schedule));
     INGOT_RETURN_IF_ERROR(base::Annotate(MakeTerm(term).status(), place));
   }
@@ -112,31 +113,33 @@ absl::Status RewardOptions::Validate() const {
 }
 
 void Bind(base::Schema& schema, TermSchedule& o) {
-  schema.Field("from", &o.from, "share of the run's steps from which it counts", base::InRange(0, 1));
-  schema.Field("until", &o.until, "share of the run's steps up to which it counts; 1: to the end", base::InRange(0, 1));
+  schema.Field("from", &o.from, "share of the run's steps at which the term starts to count", base::InRange(0, 1));
+  schema.Field("until", &o.until, "share of the run's steps at which the term stops counting; 1: never",
+               base::InRange(0, 1));
   schema.Field("linear", &o.linear, "the weight falls linearly to 0 between `from` and `until`");
-  schema.Field("phase_steps", &o.phase_steps, "versions per phase; 0: no phases", base::NotNegative());
-  schema.Field("phase", &o.phase, "0: it counts only in even phases, 1: only in odd ones, -1: in all",
-               base::InRange(-1, 1));
+  schema.Field("phase_steps", &o.phase_steps, "number of versions per phase; 0: no phases", base::NotNegative());
+  schema.Field("phase", &o.phase, "phases in which the term counts; 0: even, 1: odd, -1: all", base::InRange(-1, 1));
 }
 
 void Bind(base::Schema& schema, TermOptions& o) {
   schema.Choice("kind", &o.kind, TermKinds(), "the formula; docs/guide/rewards.md has a row for each");
-  schema.Field("name", &o.name, "of the term in metrics and records; empty: its kind");
-  schema.Field("weight", &o.weight, "factor of its values in the reward; may be negative", base::InRange(-1e6, 1e6));
+  schema.Field("name", &o.name, "the term's name in metrics and records; empty: its kind");
+  schema.Field("weight", &o.weight, "weight of the term's values in the reward; may be negative",
+               base::InRange(-1e6, 1e6));
   schema.Section("schedule", o.schedule);
-  schema.Field("domains", &o.domains, "the tasks' domains in which it counts; empty: all");
+  schema.Field("domains", &o.domains, "task domains in which the term counts; empty: all");
   BindKinds(schema, o);
 }
 
 void Bind(base::Schema& schema, RewardOptions& o) {
-  schema.Field("deadline_s", &o.deadline_s, "seconds to judge a complete group; past it the group fails",
-               base::Positive());
-  schema.Field("concurrency", &o.concurrency, "groups that are judged at a time", base::AtLeast(1));
-  schema.Field("give_up_groups", &o.give_up_groups,
-               "groups in a row that a term could not judge, after which the run ends with the reason; 0: never",
-               base::NotNegative());
-  schema.List("terms", &o.terms, "the reward is the weighted sum of their values; empty: only the outcome");
+  schema.Field("deadline_s", &o.deadline_s, "seconds to score a complete group; after that it fails", base::Positive());
+  schema.Field("concurrency", &o.concurrency, "number of groups scored in parallel", base::AtLeast(1));
+  schema.Field(
+      "give_up_groups", &o.give_up_groups,
+      "end the run after a term fails to score this many consecutive groups; the error is the reason; 0: never",
+      base::NotNegative());
+  schema.List("terms", &o.terms,
+              "terms of the reward, which is the weighted sum of their values; empty: only the outcome");
 }
 
 }  // namespace ingot::reward

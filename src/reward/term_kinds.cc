@@ -111,7 +111,7 @@ void BindKinds(base::Schema& schema, TermOptions& term) {
     if (kind.bind == nullptr) continue;
     schema.Guard(kind.name, [&term, own = std::string(kind.name)]() -> std::string {
       if (term.kind == own) return "";
-      return absl::StrCat("it is an option of terms of kind ", own, ", and this one is of kind ", term.kind);
+      return absl::StrCat("this option needs a term of kind ", own, ", but this one has kind ", term.kind);
     });
     kind.bind(schema, kind.name, term);
   }

@@ -41,8 +41,8 @@ class KindKeys {
   void Guard(const std::string& keys) {
     schema_.Guard(keys, [&verifier = verifier_, kinds = kinds_]() -> std::string {
       if (std::find(kinds.begin(), kinds.end(), verifier.kind) != kinds.end()) return "";
-      return absl::StrCat("it is an option of verifiers of kind ", absl::StrJoin(kinds, ", "),
-                          ", and this one is of kind ", verifier.kind);
+      return absl::StrCat("this option needs a verifier of kind ", absl::StrJoin(kinds, ", "),
+                          ", but this one has kind ", verifier.kind);
     });
   }
 
@@ -59,56 +59,64 @@ void Bind(base::Schema& schema, VerifierOptions& o) {
                 {"exact", "numeric", "regex", "json_field", "choice", "f_beta", "math", "code", "command", "python",
                  "harbor", "agent_reported", "agent_posted"},
                 "rule that turns the outcome into a reward");
-  schema.Field("max_answer_bytes", &o.max_answer_bytes, "longer answers are malformed: reward 0",
+  schema.Field("max_answer_bytes", &o.max_answer_bytes,
+               "maximum size of an answer; a longer one is malformed and gets reward 0",
                base::InRange(1, kLargestAnswer));
   KindKeys keys(schema, o);
   keys.Of({"exact", "numeric", "json_field", "choice", "f_beta", "math"});
-  keys.Field("expected", &o.expected, "template of the right answer");
+  keys.Field("expected", &o.expected, "template for the correct answer");
   keys.Of({"exact"});
   keys.Field("ignore_case", &o.ignore_case, "ignore case, for A-Z only");
   keys.Of({"numeric", "json_field"});
-  keys.Field("tolerance", &o.tolerance, "absolute, of numbers", base::NotNegative());
-  keys.Field("relative_tolerance", &o.relative_tolerance, "relative to the expected number", base::NotNegative());
+  keys.Field("tolerance", &o.tolerance, "absolute tolerance for numbers", base::NotNegative());
+  keys.Field("relative_tolerance", &o.relative_tolerance, "tolerance relative to the expected number",
+             base::NotNegative());
   keys.Of({"regex"});
-  keys.Field("pattern", &o.pattern, "the whole answer must match it; RE2's syntax");
+  keys.Field("pattern", &o.pattern, "RE2 pattern that the whole answer must match");
   keys.Of({"json_field"});
-  keys.Field("field", &o.field, "dotted path; empty: the whole answer");
+  keys.Field("field", &o.field, "dotted path to the value in the answer; empty: the whole answer");
   keys.Of({"command"});
-  keys.Field("command", &o.command, "argv, templates; gets the answer on stdin");
+  keys.Field("command", &o.command, "argv, with templates; the command gets the answer on stdin");
   keys.Choice("reward_from", &o.reward_from, {"exit_code", "json"}, "source of the reward");
   keys.Of({"command", "harbor", "code"});
-  keys.Field("timeout_s", &o.timeout_s, "seconds; of code: of each test", base::LeftOpen(0, 1e6));
+  keys.Field("timeout_s", &o.timeout_s, "timeout in seconds; for code, of each test", base::LeftOpen(0, 1e6));
   keys.Of({"command"});
-  keys.Field("timeout_is_zero", &o.timeout_is_zero, "running too long is reward 0, not an error");
+  keys.Field("timeout_is_zero", &o.timeout_is_zero, "give reward 0 after a timeout, instead of an error");
   keys.Of({"choice"}, "choice");
-  keys.Field("choices", &o.choice.choices, "the letters that a question may have");
+  keys.Field("choices", &o.choice.choices, "letters that a question may use for its choices");
   keys.Of({"f_beta"}, "f_beta");
-  keys.Field("beta", &o.f_beta.beta, "above 1 recall counts more", base::LeftOpen(0, 100));
+  keys.Field("beta", &o.f_beta.beta, "weight of recall compared with precision; above 1: recall counts more",
+             base::LeftOpen(0, 100));
   schema.Renamed("math.float_rounding", "");
   keys.Of({"math"}, "math");
   keys.Field("python", &o.math.python,
-             "the Python with the package math-verify; ${cwd} is the folder in which ingot was started");
-  keys.Field("timeout_s", &o.math.timeout_s,
-             "CPU seconds of one comparison (wall time: 5 times as many); past it: not equal", base::LeftOpen(0, 600));
-  keys.Field("memory_bytes", &o.math.memory_bytes, "memory of one comparison; past it: not equal",
+             "Python interpreter with the package math-verify; ${cwd} is the folder where ingot was started");
+  keys.Field(
+      "timeout_s", &o.math.timeout_s,
+      "CPU seconds that one comparison may use (5 times as much wall time); after that the answers count as different",
+      base::LeftOpen(0, 600));
+  keys.Field("memory_bytes", &o.math.memory_bytes,
+             "memory that one comparison may use; above that the answers count as different",
              base::AtLeast(kMinPythonBytes));
-  keys.Field("workers", &o.math.workers, "Python processes at a time", base::InRange(1, 64));
+  keys.Field("workers", &o.math.workers, "number of Python processes", base::InRange(1, 64));
   keys.Of({"code"}, "code");
-  keys.Field("command", &o.code.command, "argv that runs the program, a template with ${file} and ${cwd}");
-  keys.Field("file", &o.code.file, "name of the program's file");
-  keys.Field("tests", &o.code.tests, "template of a JSON list of {input, output} or, for Python, {code}");
-  keys.Choice("score", &o.code.score, {"all", "fraction"}, "every test, or the share that passes");
+  keys.Field("command", &o.code.command, "argv that runs the program, with the templates ${file} and ${cwd}");
+  keys.Field("file", &o.code.file, "file name of the program");
+  keys.Field("tests", &o.code.tests, "template for a JSON list of {input, output} or, for Python, {code}");
+  keys.Choice("score", &o.code.score, {"all", "fraction"},
+              "all: the program must pass all tests; fraction: the share of tests that it passes");
   keys.Field("memory_bytes", &o.code.memory_bytes, "address space of each process of a test; 0: no limit",
              base::NotNegative());
-  keys.Field("max_tests", &o.code.max_tests, "a task with more tests is rejected", base::Positive());
+  keys.Field("max_tests", &o.code.max_tests, "maximum number of tests per task; a task with more is rejected",
+             base::Positive());
   keys.Of({"python"}, "python");
   schema.Section("python", o.python);
-  keys.Field("files", &o.python.files, "pass the files of the work folder as the argument `files`");
+  keys.Field("files", &o.python.files, "pass the work folder's files as the argument `files`");
   keys.Of({"harbor"}, "harbor");
-  keys.Field("tests", &o.harbor.tests, "template of the folder with test.sh; a relative one begins in ${cwd}");
+  keys.Field("tests", &o.harbor.tests, "template for the folder with test.sh, relative to ${cwd}");
   keys.Field("no_reward_is_zero", &o.harbor.no_reward_is_zero,
-             "a test.sh that ends without a reward is reward 0, not an error");
-  keys.Field("timeout_is_zero", &o.harbor.timeout_is_zero, "running too long is reward 0, not an error");
+             "give reward 0 if test.sh ends without a reward, instead of an error");
+  keys.Field("timeout_is_zero", &o.harbor.timeout_is_zero, "give reward 0 after a timeout, instead of an error");
 }
 
 absl::Status CheckVerifierBounds(const VerifierOptions& options) {

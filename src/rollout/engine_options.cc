@@ -7,23 +7,27 @@ namespace ingot::rollout {
 void Bind(base::Schema& schema, EngineOptions& o) {
   for (const char* removed : {"max_stop_strings", "max_stop_bytes"}) schema.Renamed(removed, "");
   schema.Field("record_routes", &o.record_routes,
-               "record which experts drew each id, for trainer.replay_routes; two bytes per expert, layer and token");
+               "record the experts that computed each token, for trainer.replay_routes; uses two bytes per expert, "
+               "layer, and token");
   schema.Field("kv_block_tokens", &o.kv_block_tokens, "tokens per KV block", base::InRange(1, 1024));
   schema.Field("kv_cache_tokens", &o.kv_cache_tokens, "size of the KV cache in tokens", base::Positive());
-  schema.Field("max_running", &o.max_running, "requests in one batch", base::Positive());
-  schema.Field("max_waiting", &o.max_waiting, "queued requests beyond max_running; one more is rejected",
+  schema.Field("max_running", &o.max_running, "maximum number of requests in one batch", base::Positive());
+  schema.Field("max_waiting", &o.max_waiting,
+               "maximum number of queued requests, in addition to max_running; further requests are rejected",
                base::NotNegative());
-  schema.Field("max_batch_tokens", &o.max_batch_tokens, "tokens in one forward pass (decode and prompt chunks)",
+  schema.Field("max_batch_tokens", &o.max_batch_tokens,
+               "maximum number of tokens in one forward pass (decode and prompt chunks)", base::Positive());
+  schema.Field("context_length", &o.context_length,
+               "maximum number of tokens in a request and its answer; 0: the model's context length",
+               base::NotNegative());
+  schema.Field("prefix_cache", &o.prefix_cache, "share the KV cache of equal prefixes");
+  schema.Field("max_retained_versions", &o.max_retained_versions,
+               "maximum number of versions held in addition to the newest", base::NotNegative());
+  schema.Field("request_deadline_ms", &o.request_deadline_ms,
+               "milliseconds from a request's arrival to its last token; 0: no deadline", base::NotNegative());
+  schema.Field("max_update_bytes", &o.max_update_bytes, "maximum size of one weight update over gRPC",
                base::Positive());
-  schema.Field("context_length", &o.context_length, "greatest number of tokens of a request; 0: the model's own",
-               base::NotNegative());
-  schema.Field("prefix_cache", &o.prefix_cache, "share the KV of equal prefixes");
-  schema.Field("max_retained_versions", &o.max_retained_versions, "versions held in addition to the newest",
-               base::NotNegative());
-  schema.Field("request_deadline_ms", &o.request_deadline_ms, "milliseconds from arrival to the last token; 0: none",
-               base::NotNegative());
-  schema.Field("max_update_bytes", &o.max_update_bytes, "payload of one weight update over gRPC", base::Positive());
-  schema.Field("update_deadline_ms", &o.update_deadline_ms, "milliseconds for a verified update to be swapped in",
+  schema.Field("update_deadline_ms", &o.update_deadline_ms, "milliseconds that swapping in a verified update may take",
                base::Positive());
   schema.Section("halt", o.halt);
 }

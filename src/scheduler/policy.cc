@@ -19,15 +19,15 @@ absl::Status WindowOptions::Validate() const { return base::CheckBounds(*this); 
 
 void BindWindow(base::Schema& schema, int64_t* groups_per_step, int64_t* max_staleness, double* window_fraction,
                 WindowOrder* order) {
-  schema.Field("groups_per_step", groups_per_step, "P: groups that one optimizer step trains",
-               base::InRange(1, 1 << 20));
-  schema.Field("max_staleness", max_staleness, "S, in policy versions; 0: on-policy", base::InRange(0, 1 << 20));
+  schema.Field("groups_per_step", groups_per_step, "P: number of groups per optimizer step", base::InRange(1, 1 << 20));
+  schema.Field("max_staleness", max_staleness, "S: maximum age of trained samples, in policy versions; 0: on-policy",
+               base::InRange(0, 1 << 20));
   schema.Field("window_fraction", window_fraction,
-               "W = max(1, floor(this x (S+1)P)): how far past the oldest group batches may reach", base::Fraction());
-  schema.Choice(
-      "order", order, {"strict", "windowed", "greedy"},
-      "which finished groups a batch may take: strict: in the order of admission; windowed: within W; greedy: "
-      "any, whatever the age and the mix of the batch");
+               "W = max(1, floor(window_fraction x (S+1)P)): how far past the oldest group batches may reach",
+               base::Fraction());
+  schema.Choice("order", order, {"strict", "windowed", "greedy"},
+                "which finished groups a batch may take: strict: only in admission order; windowed: those within W; "
+                "greedy: any, regardless of age");
 }
 
 void Bind(base::Schema& schema, WindowOptions& o) {

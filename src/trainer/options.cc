@@ -13,76 +13,79 @@ absl::Status Require(bool holds, const std::string& what) {
 
 void BindObjective(base::Schema& schema, TrainerOptions& o) {
   schema.Choice("preset", &o.preset, PresetNames(),
-                "a published recipe: sets the trainer's keys that neither file nor command line sets");
+                "published recipe, which sets those trainer keys that neither the file nor the command line sets");
   schema.Choice("objective", &o.objective, ObjectiveNames(), "the policy loss");
-  schema.Field("eps_clip_low", &o.eps_clip_low, "importance ratios below 1 - this are clipped; >= 1: never",
+  schema.Field("eps_clip_low", &o.eps_clip_low, "importance ratios below 1 - eps_clip_low are clipped; >= 1: never",
                base::NotNegative());
-  schema.Field("eps_clip_high", &o.eps_clip_high, "importance ratios above 1 + this are clipped", base::Positive());
-  schema.Field("dual_clip", &o.dual_clip, "ppo_clip: greatest factor of a negative advantage; 0: off",
+  schema.Field("eps_clip_high", &o.eps_clip_high, "importance ratios above 1 + eps_clip_high are clipped",
+               base::Positive());
+  schema.Field("dual_clip", &o.dual_clip,
+               "ppo_clip: upper bound for the ratio of tokens with a negative advantage; 0: off",
                base::Above(1).OrZero());
   schema.Field("importance_cap", &o.importance_cap,
-               "ppo_clip: bound of the importance weights between rollout's and trainer's policy, instead of the clip, "
-               "which then never acts; 0: off",
+               "ppo_clip: upper bound for importance weights between rollout's and the trainer's policy, which replace "
+               "the clip; 0: off",
                base::NotNegative());
-  schema.Field("opmd_tau", &o.opmd_tau, "opmd: half of this is the weight of the squared sequence log-ratio",
-               base::Positive());
+  schema.Field("opmd_tau", &o.opmd_tau, "opmd: twice the weight of the squared sequence log-ratio", base::Positive());
   schema.Field("sapo_tau_positive", &o.sapo_tau_positive,
-               "sapo: temperature of the gate for positive advantages; higher: a narrower gate", base::Positive());
+               "sapo: temperature of the gate for positive advantages; higher: narrower", base::Positive());
   schema.Field("sapo_tau_negative", &o.sapo_tau_negative, "sapo: temperature of the gate for other advantages",
                base::Positive());
-  schema.Field("dpo_beta", &o.dpo_beta, "dpo: factor of a pair's margin", base::Positive());
+  schema.Field("dpo_beta", &o.dpo_beta, "dpo: scale of a pair's margin", base::Positive());
 }
 
 // Binds turn credit, token weights, and the choice of tokens that bear loss.
 void BindCredit(base::Schema& schema, TrainerOptions& o) {
   schema.Choice("loss_aggregation", &o.loss_aggregation, {"token", "sequence", "prompt", "constant"},
-                "normaliser of the loss: over the batch's tokens, per episode, per group, or a constant per episode");
+                "how the loss is averaged: token: over the batch's tokens; sequence: per episode; prompt: per group; "
+                "constant: by a constant per episode");
   schema.Field("loss_constant_tokens", &o.loss_constant_tokens,
-               "loss_aggregation constant: divisor of an episode's sum, in tokens (preset dr_grpo: 1024)",
+               "loss_aggregation constant: divisor of an episode's loss, in tokens (preset dr_grpo: 1024)",
                base::NotNegative());
   schema.Choice(
       "advantage_baseline", &o.advantage_baseline, {"mean", "leave_one_out", "batch", "length", "none"},
-      "baseline of a return: the group's mean, the mean of its other samples, the batch's mean, the group's mean "
-      "weighted by the samples' tokens (OPO), or none");
-  schema.Choice("advantage_normalization", &o.advantage_normalization, {"none", "group", "batch", "mean", "terms"},
-                "divide advantages by a standard deviation, or by the group's mean return (MaxRL); terms: each of "
-                "rewards.terms by its own deviation in the group, then their weighted sum by the batch's (GDPO)");
+      "baseline that is subtracted from a return: mean: the group's mean; leave_one_out: the mean of the group's other "
+      "samples; batch: the batch's mean; length: the group's mean weighted by tokens (OPO); none: no baseline");
+  schema.Choice(
+      "advantage_normalization", &o.advantage_normalization, {"none", "group", "batch", "mean", "terms"},
+      "what advantages are divided by: group, batch: the standard deviation; mean: the group's mean return (MaxRL); "
+      "terms: each reward term by its standard deviation in the group, then their weighted sum by the batch's (GDPO)");
   schema.Choice("advantage_credit", &o.advantage_credit, {"outcome", "reward_to_go"},
-                "credit of a turn: the episode's whole return, or the rewards from that turn on");
-  schema.Field("turn_discount", &o.turn_discount,
-               "reward_to_go: share of a reward that counts one turn (call) before it was earned; 1: all",
+                "credit of a turn: outcome: the episode's whole return; reward_to_go: the rewards from that turn on");
+  schema.Field("turn_discount", &o.turn_discount, "reward_to_go: discount per turn (call); 1: none",
                base::InRange(0, 1));
   schema.Choice("advantage_branches", &o.advantage_branches, {"nested", "siblings"},
-                "advantage of a trunk (agents.branching), the mean of its leaves': compared with the whole group, or "
-                "with each other, where it is 0 under a mean");
+                "what an episode's leaves are compared with if groups branch (agents.branching): nested: the whole "
+                "group; siblings: the other leaves of their trunk, so a trunk's advantage is 0 with a mean baseline");
   schema.Choice("advantage_groups", &o.advantage_groups, {"episode", "role"},
-                "returns to compare within a group: of whole episodes, or of each role of their calls separately");
+                "what is compared within a group: episode: returns of whole episodes; role: returns of each role's "
+                "calls separately");
   schema.Field("filter_zero_variance", &o.filter_zero_variance,
-               "leave groups without any advantage out of the loss and of every normaliser");
+               "exclude groups without any advantage from the loss and from every average");
   schema.Choice("train_segments", &o.train_segments, {"all", "current_version", "max_age"},
-                "sampled tokens that bear loss, by the version that sampled them (max_age: at most "
-                "trainer.train_segments_max_age before this step's); others are context");
+                "sampled tokens that are trained, by the version that sampled them (max_age: at most "
+                "trainer.train_segments_max_age versions old); other tokens are only context");
   schema.Field("train_segments_max_age", &o.train_segments_max_age,
-               "max_age: greatest number of versions between sampling and the step", base::NotNegative());
-  schema.Choice(
-      "truncated", &o.truncated, {"train", "mask_call", "mask_episode"},
-      "calls that ended at a length limit: trained as others, left out, or left out with their whole episode; "
-      "their rewards still count in the baseline");
+               "max_age: maximum number of versions between sampling and the step", base::NotNegative());
+  schema.Choice("truncated", &o.truncated, {"train", "mask_call", "mask_episode"},
+                "calls that ended at a length limit: train: train on them; mask_call: exclude them; mask_episode: "
+                "exclude their whole episode; their rewards still count in the baseline");
   schema.Field("kl_coefficient", &o.kl_coefficient, "weight of KL(rollout policy || policy); 0: off",
                base::NotNegative());
   schema.Field("reference_kl_coefficient", &o.reference_kl_coefficient,
                "weight of KL(policy || reference policy); 0: off", base::NotNegative());
   schema.Choice("kl_kind", &o.kl_kind, {"k1", "k2", "k3", "abs"},
-                "the estimate of both KL penalties by a token's log-ratio (Schulman's k1, k2 and k3, or its absolute "
-                "value); k1 to the reference has a gradient of mean 0");
+                "estimator of both KL penalties from a token's log-ratio (Schulman's k1, k2, and k3, or its absolute "
+                "value); with k1, the gradient of the reference penalty has mean 0");
   schema.Field("reference_path", &o.reference_path,
-               "model folder of the reference policy; empty: the run's start weights");
+               "model folder of the reference policy; empty: the run's initial weights");
   schema.Field("reference_update_every", &o.reference_update_every,
-               "steps between updates of the reference policy to the current one; 0: it stays", base::NotNegative());
+               "steps between updates of the reference policy to the current policy; 0: never", base::NotNegative());
   schema.Field("entropy_coefficient", &o.entropy_coefficient, "weight of the entropy bonus; 0: off",
                base::NotNegative());
   schema.Field("max_skipped_steps", &o.max_skipped_steps,
-               "steps in a row without loss tokens or with a loss that is not finite; one more stops the run",
+               "maximum number of consecutive steps without trained tokens or with a loss that is not finite; the next "
+               "one ends the run",
                base::NotNegative());
   schema.Field("optimizer_reset_every", &o.optimizer_reset_every,
                "steps between resets of the optimizer's state; 0: never", base::NotNegative());
@@ -92,69 +95,73 @@ void BindStep(base::Schema& schema, TrainerOptions& o) {
   Bind(schema, o.optimizer);
   Bind(schema, o.trust_region);
   schema.Field("micro_batch_tokens", &o.micro_batch_tokens,
-               "greatest number of merged tokens per pass; bounds memory, changes results by rounding only",
+               "maximum number of merged tokens per pass; limits memory, and affects results only by rounding",
                base::Positive());
-  schema.Field("checkpoint_layers", &o.checkpoint_layers,
-               "keep only each layer's input and rerun the layer in the backward pass: less memory, same gradients");
+  schema.Field(
+      "checkpoint_layers", &o.checkpoint_layers,
+      "keep only each layer's input, and recompute the layer in the backward pass: less memory, same gradients");
   schema.Field("recompute_prefix", &o.recompute_prefix,
-               "run a part that later parts attend to twice instead of keeping its activations");
+               "recompute parts that later parts attend to instead of keeping their activations");
   schema.Choice(
       "sharding", &o.sharding, {"optimizer", "layers"},
-      "state that cluster.trainer_ranks divide: optimizer state and gradients (ZeRO-2), or the parameters too, "
-      "gathered by layer (ZeRO-3): less memory, more exchanges, the same bits");
-  schema.Choice(
-      "dtype", &o.dtype, {"model", "fp32", "bf16"},
-      "type of the trained weights (bf16: with fp32 masters and gradient sums); model: the loaded weights' own");
+      "state that is sharded across cluster.trainer_ranks: optimizer: optimizer state and gradients (ZeRO-2); layers: "
+      "also the parameters, gathered by layer (ZeRO-3), with less memory, more communication, and identical results");
+  schema.Choice("dtype", &o.dtype, {"model", "fp32", "bf16"},
+                "type of the trained weights (bf16: with fp32 master weights and gradient sums); model: the type of "
+                "the loaded weights");
   schema.Field("expert_balance", &o.expert_balance,
-               "coefficient of the load-balancing term of models with experts; 0: no term", base::NotNegative());
+               "coefficient of the load-balancing loss for models with experts; 0: none", base::NotNegative());
   schema.Field("replay_routes", &o.replay_routes,
-               "tokens that bear loss take the experts that the engine recorded (rollout.record_routes)");
-  schema.Field(
-      "expert_bias_rate", &o.expert_bias_rate,
-      "step by which a router's bias moves towards even loads, without a loss, where the model has one; 0: none",
-      base::NotNegative());
-  schema.Field("memory_limit_mb", &o.memory_limit_mb,
-               "most memory of a step, including model and optimizer; a larger step is rejected; 0: the machine's",
+               "route trained tokens to the experts that the engine recorded (rollout.record_routes)");
+  schema.Field("expert_bias_rate", &o.expert_bias_rate,
+               "step by which router biases move toward even expert loads, without a loss, for models that have such "
+               "biases; 0: none",
                base::NotNegative());
+  schema.Field(
+      "memory_limit_mb", &o.memory_limit_mb,
+      "maximum memory for a step, including model and optimizer; larger steps are rejected; 0: the machine's memory",
+      base::NotNegative());
   schema.Field("logits_chunk_elements", &o.logits_chunk_elements,
-               "elements of the logits matrix held at once; bf16 also holds the gradient by eight times as many",
+               "number of logits held at once; with bf16, their gradient takes eight times as many elements",
                base::Positive());
   schema.Field(
       "update_variance_every", &o.update_variance_every,
-      "steps between measurements of trainer/update_variance, each up to four groups' backward passes; 0: none",
+      "steps between measurements of trainer/update_variance, which take up to four groups' backward passes; 0: none",
       base::NotNegative());
   schema.Field("probe_tokens", &o.probe_tokens,
                "freshly sampled tokens scored before each step, for mismatch/*; 0: no probe", base::NotNegative());
   schema.Field("checkpoint_every", &o.checkpoint_every,
                "steps between checkpoints; 0: only when the run ends or is stopped", base::NotNegative());
   schema.Field("keep_checkpoints", &o.keep_checkpoints,
-               "newest checkpoints to keep, plus the last sound one while steps are skipped", base::Positive());
+               "number of newest checkpoints to keep, plus the last one before steps were skipped", base::Positive());
   schema.Field("keep_every", &o.keep_every,
-               "checkpoints whose step is a multiple of this stay too, step 0 among them; a multiple of "
-               "trainer.checkpoint_every, which itself keeps all; 0: none",
+               "also keep checkpoints whose step is a multiple of this, including step 0; must be a multiple of "
+               "trainer.checkpoint_every; 0: none",
                base::NotNegative());
 }
 
 }  // namespace
 
 void Bind(base::Schema& schema, OptimizerOptions& o) {
-  schema.Field("learning_rate", &o.learning_rate, "AdamW step size at its peak", base::LeftOpen(0, 1e30));
-  schema.Field("warmup_steps", &o.warmup_steps, "steps of linear rise to the peak; 0: none", base::NotNegative());
-  schema.Choice("decay", &o.decay, {"cosine", "linear", "constant"}, "shape of the rate after the warm-up");
-  schema.Field("min_lr_ratio", &o.min_lr_ratio, "final rate of cosine and linear, over the peak", base::InRange(0, 1));
+  schema.Field("learning_rate", &o.learning_rate, "peak learning rate of AdamW", base::LeftOpen(0, 1e30));
+  schema.Field("warmup_steps", &o.warmup_steps, "steps of linear warm-up to the peak; 0: none", base::NotNegative());
+  schema.Choice("decay", &o.decay, {"cosine", "linear", "constant"}, "shape of the learning rate after the warm-up");
+  schema.Field("min_lr_ratio", &o.min_lr_ratio, "final learning rate of cosine and linear, relative to the peak",
+               base::InRange(0, 1));
   schema.Field("beta1", &o.beta1, "AdamW: decay of the first moment", base::RightOpen(0, 1));
   schema.Field("beta2", &o.beta2, "AdamW: decay of the second moment", base::RightOpen(0, 1));
   schema.Field("eps", &o.eps, "AdamW: added to the root of the second moment", base::Positive());
-  schema.Field("weight_decay", &o.weight_decay, "decoupled, on matrices only; 0: off", base::NotNegative());
-  schema.Field("grad_clip_norm", &o.grad_clip_norm, "greatest global gradient norm; 0: no clipping",
+  schema.Field("weight_decay", &o.weight_decay, "decoupled weight decay, for matrices only; 0: off",
+               base::NotNegative());
+  schema.Field("grad_clip_norm", &o.grad_clip_norm, "maximum global gradient norm; 0: no clipping",
                base::NotNegative());
 }
 
 void Bind(base::Schema& schema, SftOptions& o) {
-  schema.Field("epochs", &o.epochs, "passes over data.sft or data.dpo; 0 with max_steps 0: no such stage",
+  schema.Field("epochs", &o.epochs, "passes over data.sft or data.dpo; if max_steps is also 0, 0: skip the stage",
                base::NotNegative());
   schema.Field("max_steps", &o.max_steps,
-               "optimizer steps of the stage, in as many passes as needed, instead of epochs; 0: use epochs",
+               "optimizer steps of the stage, with as many passes as needed, instead of epochs; 0: use epochs",
                base::NotNegative());
   schema.Field("batch_size", &o.batch_size, "conversations, or pairs of them, per optimizer step", base::Positive());
   schema.Field("checkpoint_every", &o.checkpoint_every,
@@ -164,44 +171,45 @@ void Bind(base::Schema& schema, SftOptions& o) {
 }
 
 void Bind(base::Schema& schema, TrustRegionOptions& o) {
-  schema.Field(
-      "max_step_kl", &o.max_mean,
-      "trust region: greatest mean KL(policy before the step || after) per position, in nats; a step past it is "
-      "halved, then taken back; 0: no bound",
-      base::NotNegative());
+  schema.Field("max_step_kl", &o.max_mean,
+               "trust region: maximum mean KL(policy before the step || after) per position, in nats; a larger step is "
+               "halved, and finally undone; 0: no bound",
+               base::NotNegative());
   schema.Field("max_step_kl_position", &o.max_position,
-               "trust region: greatest KL at one position, in nats; 0: no bound", base::NotNegative());
+               "trust region: maximum KL at one position, in nats; 0: no bound", base::NotNegative());
   schema.Field("step_kl_share", &o.share,
                "trust region: share of the batch's merged rows whose calls are measured; 1: all calls",
                base::Fraction());
-  schema.Field(
-      "step_kl_places", &o.places,
-      "trust region: number of places in the batch, drawn anew each step, where the calls are taken unless all are",
-      base::Positive());
+  schema.Field("step_kl_places", &o.places,
+               "trust region: number of random places in the batch from which the measured calls are taken, unless all "
+               "calls are measured",
+               base::Positive());
   schema.Field("step_kl_memory_mb", &o.memory_mb,
-               "trust region: bound per rank of the policies before the step that are held, a vocabulary for each row; "
-               "rows beyond it are not measured",
+               "trust region: maximum memory per rank for log-probs before the step, one vocabulary per row; further "
+               "rows are not measured",
                base::InRange(1, 1 << 20));
   schema.Field("step_kl_halvings", &o.halvings,
-               "trust region: number of times that a step is halved before it is taken back", base::InRange(0, 20));
+               "trust region: maximum number of times that a step is halved before it is undone", base::InRange(0, 20));
 }
 
 void Bind(base::Schema& schema, OffPolicyMaskOptions& o) {
-  schema.Field("mask_token_ratio_low", &o.token_low,
-               "tokens with an importance ratio below this give no policy loss, whatever the objective; 0: no bound",
-               base::RightOpen(0, 1));
-  schema.Field("mask_token_ratio_high", &o.token_high,
-               "tokens with an importance ratio above this give no policy loss, whatever the objective; 0: no bound",
-               base::Above(1).OrZero());
+  schema.Field(
+      "mask_token_ratio_low", &o.token_low,
+      "exclude tokens with an importance ratio below this from the policy loss, with any objective; 0: no bound",
+      base::RightOpen(0, 1));
+  schema.Field(
+      "mask_token_ratio_high", &o.token_high,
+      "exclude tokens with an importance ratio above this from the policy loss, with any objective; 0: no bound",
+      base::Above(1).OrZero());
   schema.Field("mask_sequence_ratio_low", &o.sequence_low,
-               "episodes whose ratios have a geometric mean below this give no policy loss; 0: no bound",
+               "exclude episodes whose ratios have a geometric mean below this from the policy loss; 0: no bound",
                base::RightOpen(0, 1));
   schema.Field("mask_sequence_ratio_high", &o.sequence_high,
-               "episodes whose ratios have a geometric mean above this give no policy loss; 0: no bound",
+               "exclude episodes whose ratios have a geometric mean above this from the policy loss; 0: no bound",
                base::Above(1).OrZero());
   schema.Field("opsm_delta", &o.opsm_delta,
-               "episodes of negative advantage give no policy loss where recorded less current log-prob is above this, "
-               "in the mean over their tokens, nats; 0: off",
+               "exclude episodes with a negative advantage from the policy loss if their recorded log-probs exceed the "
+               "current ones by more than this, as a mean over tokens, in nats; 0: off",
                base::NotNegative());
 }
 
@@ -215,93 +223,88 @@ void Bind(base::Schema& schema, TrainerOptions& o) {
 absl::Status TrainerOptions::ValidateObjective() const {
   INGOT_RETURN_IF_ERROR(Require(kl_kind == "k3" || kl_coefficient > 0 || reference_kl_coefficient > 0,
                                 absl::StrCat("kl_kind ", kl_kind,
-                                             " names the estimate of a penalty that is off: set kl_coefficient or "
-                                             "reference_kl_coefficient above 0, or no kl_kind")));
-  INGOT_RETURN_IF_ERROR(
-      Require((loss_aggregation == "constant") == (loss_constant_tokens > 0),
-              "loss_constant_tokens is the divisor of loss_aggregation constant: above 0 with it, 0 without it"));
+                                             " has no effect, because both KL penalties are off: set kl_coefficient or "
+                                             "reference_kl_coefficient above 0, or remove kl_kind")));
+  INGOT_RETURN_IF_ERROR(Require((loss_aggregation == "constant") == (loss_constant_tokens > 0),
+                                "loss_constant_tokens is the divisor for loss_aggregation constant: set it above 0 "
+                                "with that aggregation, and to 0 otherwise"));
 
   const bool ppo = objective == "ppo_clip";
   INGOT_RETURN_IF_ERROR(
-      Require(dual_clip == 0 || ppo, absl::StrCat("dual_clip bounds the surrogate of ppo_clip; ", objective,
-                                                  " has none: set dual_clip 0 or objective ppo_clip")));
+      Require(dual_clip == 0 || ppo, absl::StrCat("dual_clip needs objective ppo_clip, but the objective is ",
+                                                  objective, ": set dual_clip to 0, or the objective to ppo_clip")));
   INGOT_RETURN_IF_ERROR(
       Require(importance_cap == 0 || ppo,
-              absl::StrCat("importance_cap weights the surrogate of ppo_clip; ", objective,
-                           objective == "cispo"  ? " cuts its importance weights at 1 + eps_clip_high already"
+              absl::StrCat("importance_cap needs objective ppo_clip; ", objective,
+                           objective == "cispo"  ? " already limits its importance weights to 1 + eps_clip_high"
                            : objective == "sapo" ? " has a gate on the ratio instead"
-                                                 : " has none for a token",
-                           ": set importance_cap 0 or objective ppo_clip")));
-  INGOT_RETURN_IF_ERROR(Require(
-      importance_cap == 0 || dual_clip == 0,
-      "importance_cap takes the ratio to the trainer's own policy, which is 1 in its one step, so dual_clip would "
-      "never act: set one of them to 0"));
+                                                 : " has no importance weights per token",
+                           ": set importance_cap to 0, or the objective to ppo_clip")));
+  INGOT_RETURN_IF_ERROR(Require(importance_cap == 0 || dual_clip == 0,
+                                "dual_clip has no effect with importance_cap, because the ratio to the trainer's own "
+                                "policy is then always 1: set one of them to 0"));
   const bool whole_sequences = objective == "gspo" || objective == "opmd" || objective == "dpo";
   INGOT_RETURN_IF_ERROR(
       Require(!whole_sequences || loss_aggregation == "sequence",
-              absl::StrCat(objective, " has one term per sequence, which loss_aggregation ", loss_aggregation,
-                           " would weigh by its length or its group: set loss_aggregation sequence")));
+              absl::StrCat(objective, " has one loss term per sequence, which loss_aggregation ", loss_aggregation,
+                           " would weight by its length or its group: set loss_aggregation to sequence")));
   const bool penalty = kl_coefficient > 0 || reference_kl_coefficient > 0 || entropy_coefficient > 0;
-  INGOT_RETURN_IF_ERROR(
-      Require(objective != "dpo" || !penalty,
-              "dpo holds the policy to its reference by dpo_beta: kl_coefficient, reference_kl_coefficient and "
-              "entropy_coefficient must be 0 with it"));
-  INGOT_RETURN_IF_ERROR(
-      Require(objective != "dpo" || !off_policy_mask.on(),
-              "dpo compares with its reference and has no importance ratio: mask_token_ratio_*, mask_sequence_ratio_* "
-              "and opsm_delta must be 0 with it"));
-  INGOT_RETURN_IF_ERROR(Require(objective != "dpo" || truncated == "train",
-                                absl::StrCat("dpo prefers whole episodes, and truncated ", truncated,
-                                             " would leave out calls of them: set truncated train")));
-  INGOT_RETURN_IF_ERROR(
-      Require(objective != "dpo" || group_size != 1,
-              "dpo compares samples of a group; groups of one hold no pair: set group_size 2 or more"));
+  INGOT_RETURN_IF_ERROR(Require(objective != "dpo" || !penalty,
+                                "with objective dpo, dpo_beta keeps the policy near its reference: set kl_coefficient, "
+                                "reference_kl_coefficient, and entropy_coefficient to 0"));
   INGOT_RETURN_IF_ERROR(Require(
-      reference_update_every == 0 || needs_reference(),
-      "reference_update_every moves a reference policy that nothing uses: set reference_kl_coefficient above 0, "
-      "objective dpo, or reference_update_every 0"));
+      objective != "dpo" || !off_policy_mask.on(),
+      "objective dpo has no importance ratio: set mask_token_ratio_*, mask_sequence_ratio_*, and opsm_delta to 0"));
+  INGOT_RETURN_IF_ERROR(Require(objective != "dpo" || truncated == "train",
+                                absl::StrCat("objective dpo compares whole episodes, but truncated ", truncated,
+                                             " would exclude some of their calls: set truncated to train")));
+  INGOT_RETURN_IF_ERROR(Require(objective != "dpo" || group_size != 1,
+                                "objective dpo needs pairs of samples in a group: set group_size to 2 or more"));
   INGOT_RETURN_IF_ERROR(
-      Require(reference_update_every == 0 || sharding != "layers",
-              "reference_update_every copies the whole policy, which no rank has with sharding layers: set sharding "
-              "optimizer, or reference_update_every 0"));
+      Require(reference_update_every == 0 || needs_reference(),
+              "reference_update_every updates a reference policy that nothing uses: set reference_kl_coefficient above "
+              "0, the objective to dpo, or reference_update_every to 0"));
+  INGOT_RETURN_IF_ERROR(Require(reference_update_every == 0 || sharding != "layers",
+                                "reference_update_every copies the whole policy, but no rank has all of it with "
+                                "sharding layers: set sharding to optimizer, or reference_update_every to 0"));
   return Require(reference_path.empty() || needs_reference(),
-                 "reference_path names a reference policy that nothing uses: set reference_kl_coefficient above 0, "
-                 "objective dpo, or no path");
+                 "reference_path names a reference policy that nothing uses: set reference_kl_coefficient above 0, set "
+                 "the objective to dpo, or remove reference_path");
 }
 
 absl::Status TrainerOptions::ValidateAdvantages() const {
-  INGOT_RETURN_IF_ERROR(Require(advantage_baseline != "none" || advantage_normalization == "none",
-                                "advantage_normalization divides by a deviation about a mean; with advantage_baseline "
-                                "none no mean is subtracted: set one of them otherwise"));
+  INGOT_RETURN_IF_ERROR(
+      Require(advantage_baseline != "none" || advantage_normalization == "none",
+              "advantage_normalization needs a baseline, but advantage_baseline is none: change one of them"));
   INGOT_RETURN_IF_ERROR(Require(advantage_baseline != "batch" || advantage_normalization != "group",
-                                "advantage_baseline batch compares across groups; advantage_normalization group would "
-                                "scale each group by itself: set it to none or batch"));
+                                "advantage_baseline batch compares across groups, but advantage_normalization group "
+                                "scales each group separately: set the normalization to none or batch"));
   INGOT_RETURN_IF_ERROR(Require(advantage_baseline != "batch" || advantage_normalization != "mean",
-                                "advantage_normalization mean divides by the mean of a group, which "
-                                "advantage_baseline batch does not subtract: set advantage_baseline mean"));
+                                "advantage_normalization mean divides by the group's mean, but advantage_baseline "
+                                "batch does not subtract it: set the baseline to mean"));
   INGOT_RETURN_IF_ERROR(Require(turn_discount == 1 || advantage_credit == "reward_to_go",
-                                "turn_discount discounts the rewards from a turn on; advantage_credit outcome gives "
-                                "every turn the whole return: set advantage_credit reward_to_go, or turn_discount 1"));
-  INGOT_RETURN_IF_ERROR(Require(advantage_baseline != "batch" || advantage_normalization != "terms",
-                                "advantage_normalization terms compares each term within its group, and "
-                                "advantage_baseline batch across groups: set advantage_baseline to mean, "
-                                "leave_one_out or length"));
+                                "turn_discount has no effect with advantage_credit outcome, which gives every turn the "
+                                "whole return: set advantage_credit to reward_to_go, or turn_discount to 1"));
+  INGOT_RETURN_IF_ERROR(
+      Require(advantage_baseline != "batch" || advantage_normalization != "terms",
+              "advantage_normalization terms compares each term within its group, but advantage_baseline batch "
+              "compares across groups: set the baseline to mean, leave_one_out, or length"));
   INGOT_RETURN_IF_ERROR(Require(objective != "dpo" || advantage_normalization != "terms",
-                                "dpo pairs episodes by their returns, which are sums of terms: advantage_normalization "
-                                "terms needs another objective, or set it to none"));
+                                "objective dpo pairs episodes by their returns, so advantage_normalization terms has "
+                                "no effect: set it to none, or use another objective"));
   INGOT_RETURN_IF_ERROR(Require((advantage_baseline != "mean" && advantage_baseline != "length") || group_size != 1,
-                                "with group_size 1 a sample is its group's mean, and every advantage 0: set "
-                                "advantage_baseline to batch, leave_one_out (then 0) or none"));
+                                "with group_size 1, each sample equals its group's mean, so every advantage is 0: set "
+                                "advantage_baseline to batch, leave_one_out (which is then 0), or none"));
   INGOT_RETURN_IF_ERROR(Require(objective != "dpo" || advantage_credit == "outcome",
-                                "dpo prefers whole episodes: advantage_credit must be outcome"));
+                                "objective dpo compares whole episodes: set advantage_credit to outcome"));
   INGOT_RETURN_IF_ERROR(Require(objective != "dpo" || !by_role(),
-                                "dpo prefers whole episodes, and advantage_groups role compares parts of them: set "
-                                "advantage_groups episode, or another objective"));
+                                "objective dpo compares whole episodes, but advantage_groups role compares parts of "
+                                "them: set advantage_groups to episode, or use another objective"));
   INGOT_RETURN_IF_ERROR(Require(!by_terms() || !by_role(),
-                                "advantage_normalization terms compares each term of whole episodes, and "
-                                "advantage_groups role each role: set one of them otherwise"));
+                                "advantage_normalization terms compares whole episodes, but advantage_groups role "
+                                "compares roles: change one of them"));
   return Require(train_segments == "max_age" || train_segments_max_age == 0,
-                 "train_segments_max_age is the age of train_segments max_age: 0 or more with it, 0 without it");
+                 "train_segments_max_age needs train_segments max_age: set it to 0, or set train_segments to max_age");
 }
 
 absl::Status TrainerOptions::Validate() const {
@@ -316,8 +319,7 @@ absl::Status TrainerOptions::Validate() const {
   INGOT_RETURN_IF_ERROR(ValidateAdvantages());
   return Require(keep_every == 0 || (checkpoint_every > 0 && keep_every % checkpoint_every == 0),
                  absl::StrCat("keep_every is ", keep_every, ", and checkpoint_every is ", checkpoint_every,
-                              ": other steps than its multiples have no checkpoint to keep; set keep_every to one of "
-                              "them"));
+                              ": only multiples of checkpoint_every have a checkpoint; set keep_every to one of them"));
 }
 
 }  // namespace ingot::trainer

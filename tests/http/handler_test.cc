@@ -48,7 +48,7 @@ TEST(HttpOptions, NameTheFieldAtFault) {
   EXPECT_NE(fault([](Options& o) { o.port = 65536; }).find("port is 65536"), std::string::npos);
   EXPECT_NE(fault([](Options& o) { o.io_threads = 0; }).find("io_threads is 0"), std::string::npos);
   EXPECT_NE(fault([](Options& o) { o.max_buffered_bytes = 1; }).find("max_buffered_bytes is 1"), std::string::npos);
-  EXPECT_NE(fault([](Options& o) { o.tls_key = "key.pem"; }).find("a certificate needs its key"), std::string::npos);
+  EXPECT_NE(fault([](Options& o) { o.tls_key = "key.pem"; }).find("set both certificate and key"), std::string::npos);
   EXPECT_NE(fault([](Options& o) { o.keepalive_s = -1; }).find("keepalive_s is -1"), std::string::npos);
 }
 

@@ -229,7 +229,7 @@ TEST(RewardOptions, RejectUnknownKindsTakenNamesAndWeightsThatCancel) {
     return std::string(options.Validate().message());
   };
   EXPECT_NE(fault({Term("lenght", 1)}).find("one of outcome, length"), std::string::npos);
-  EXPECT_NE(fault({Term("outcome", 1), Term("outcome", 1)}).find("the name is taken"), std::string::npos);
+  EXPECT_NE(fault({Term("outcome", 1), Term("outcome", 1)}).find("another term has this name"), std::string::npos);
   TermOptions other = Term("length", -0.5);
   other.name = "longer";
   EXPECT_NE(fault({Term("outcome", 1), Term("length", 0.5), other}).find("cancel each other"), std::string::npos);

@@ -350,53 +350,53 @@ TEST(TrainerOptions, ContradictionsAreRejectedWithAReason) {
     change(options);
     return std::string(options.Validate().message());
   };
-  EXPECT_THAT(message([](auto& o) { o.objective = "gspo"; }), HasSubstr("one term per sequence"));
+  EXPECT_THAT(message([](auto& o) { o.objective = "gspo"; }), HasSubstr("one loss term per sequence"));
   EXPECT_THAT(message([](auto& o) { o.objective = "pppo"; }), HasSubstr("cispo, ppo_clip, gspo, opmd, dpo"));
   EXPECT_THAT(message([](auto& o) { o.objective = "dpo", o.loss_aggregation = "sequence", o.group_size = 1; }),
-              HasSubstr("no pair"));
-  EXPECT_THAT(message([](auto& o) { o.group_size = 1; }), HasSubstr("every advantage 0"));
+              HasSubstr("needs pairs"));
+  EXPECT_THAT(message([](auto& o) { o.group_size = 1; }), HasSubstr("every advantage is 0"));
   EXPECT_EQ(message([](auto& o) { o.group_size = 1, o.advantage_baseline = "batch"; }), "");
   EXPECT_THAT(message([](auto& o) { o.objective = "dpo", o.loss_aggregation = "sequence", o.kl_coefficient = 0.1; }),
               HasSubstr("dpo_beta"));
   EXPECT_THAT(message([](auto& o) { o.keep_every = 30; }), HasSubstr("keep_every is 30, and checkpoint_every is 20"));
   EXPECT_THAT(message([](auto& o) { o.keep_every = 20, o.checkpoint_every = 0; }), HasSubstr("checkpoint_every is 0"));
   EXPECT_EQ(message([](auto& o) { o.keep_every = 40; }), "");
-  EXPECT_THAT(message([](auto& o) { o.importance_cap = 2; }), HasSubstr("cuts its importance weights"));
+  EXPECT_THAT(message([](auto& o) { o.importance_cap = 2; }), HasSubstr("already limits its importance weights"));
   EXPECT_THAT(message([](auto& o) { o.objective = "ppo_clip", o.importance_cap = 2, o.dual_clip = 3; }),
-              HasSubstr("dual_clip would never act"));
+              HasSubstr("dual_clip has no effect"));
   EXPECT_THAT(message([](auto& o) { o.objective = "sapo", o.importance_cap = 2; }), HasSubstr("a gate on the ratio"));
   EXPECT_THAT(message([](auto& o) { o.sapo_tau_negative = 0; }), HasSubstr("sapo_tau_negative"));
   EXPECT_THAT(message([](auto& o) { o.dual_clip = 3; }), HasSubstr("ppo_clip"));
   EXPECT_THAT(message([](auto& o) { o.loss_constant_tokens = 3; }), HasSubstr("loss_constant_tokens"));
   EXPECT_THAT(message([](auto& o) { o.loss_aggregation = "constant"; }), HasSubstr("loss_constant_tokens"));
   EXPECT_THAT(message([](auto& o) { o.advantage_baseline = "none", o.advantage_normalization = "batch"; }),
-              HasSubstr("no mean is subtracted"));
+              HasSubstr("advantage_normalization needs a baseline"));
   EXPECT_THAT(message([](auto& o) { o.advantage_baseline = "batch", o.advantage_normalization = "group"; }),
               HasSubstr("across groups"));
   EXPECT_THAT(message([](auto& o) { o.advantage_baseline = "batch", o.advantage_normalization = "mean"; }),
               HasSubstr("does not subtract"));
   EXPECT_THAT(message([](auto& o) { o.advantage_baseline = "length", o.group_size = 1; }),
-              HasSubstr("every advantage 0"));
-  EXPECT_THAT(message([](auto& o) { o.turn_discount = 0.9; }), HasSubstr("advantage_credit reward_to_go"));
+              HasSubstr("every advantage is 0"));
+  EXPECT_THAT(message([](auto& o) { o.turn_discount = 0.9; }), HasSubstr("advantage_credit to reward_to_go"));
   EXPECT_THAT(message([](auto& o) { o.turn_discount = 1.1, o.advantage_credit = "reward_to_go"; }),
               HasSubstr("in [0, 1]"));
   EXPECT_THAT(message([](auto& o) { o.advantage_baseline = "batch", o.advantage_normalization = "terms"; }),
-              HasSubstr("leave_one_out or length"));
+              HasSubstr("leave_one_out, or length"));
   EXPECT_THAT(message([](auto& o) {
                 o.objective = "dpo", o.loss_aggregation = "sequence", o.advantage_normalization = "terms";
               }),
               HasSubstr("another objective"));
   EXPECT_EQ(message([](auto& o) { o.advantage_normalization = "terms"; }), "");
   EXPECT_THAT(message([](auto& o) { o.advantage_normalization = "terms", o.advantage_groups = "role"; }),
-              HasSubstr("one of them otherwise"));
+              HasSubstr("change one of them"));
   EXPECT_THAT(message([](auto& o) { o.train_segments_max_age = 2; }), HasSubstr("train_segments max_age"));
   EXPECT_THAT(message([](auto& o) { o.reference_path = "x"; }), HasSubstr("nothing uses"));
   EXPECT_THAT(message([](auto& o) { o.reference_update_every = 5; }), HasSubstr("nothing uses"));
   EXPECT_THAT(
       message([](auto& o) { o.reference_update_every = 5, o.reference_kl_coefficient = 0.1, o.sharding = "layers"; }),
-      HasSubstr("sharding optimizer"));
+      HasSubstr("sharding to optimizer"));
   EXPECT_THAT(message([](auto& o) { o.kl_kind = "k4"; }), HasSubstr("k1, k2, k3, abs"));
-  EXPECT_THAT(message([](auto& o) { o.kl_kind = "k2"; }), HasSubstr("a penalty that is off"));
+  EXPECT_THAT(message([](auto& o) { o.kl_kind = "k2"; }), HasSubstr("both KL penalties are off"));
   EXPECT_EQ(message([](auto& o) { o.kl_kind = "k2", o.reference_kl_coefficient = 0.1; }), "");
 }
 
@@ -416,7 +416,7 @@ TEST(TrainerOptions, MasksHoldTheRatioOneAndNeedAPolicyLoss) {
   EXPECT_THAT(message([](auto& o) { o.truncated = "mask"; }), HasSubstr("train, mask_call, mask_episode"));
   const auto dpo = [](TrainerOptions& o) { o.objective = "dpo", o.loss_aggregation = "sequence"; };
   EXPECT_THAT(message([&](auto& o) { dpo(o), o.off_policy_mask.opsm_delta = 0.1; }), HasSubstr("no importance ratio"));
-  EXPECT_THAT(message([&](auto& o) { dpo(o), o.truncated = "mask_call"; }), HasSubstr("set truncated train"));
+  EXPECT_THAT(message([&](auto& o) { dpo(o), o.truncated = "mask_call"; }), HasSubstr("set truncated to train"));
 }
 
 // --- PrepareBatch ---

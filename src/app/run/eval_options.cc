@@ -19,7 +19,9 @@ absl::Status CheckSets(const std::map<std::string, std::string>& sets) {
                                                      "' needs a name of 1 to 64 letters, ",
                                                      "digits, dots, hyphens and underscores"));
     }
-    if (path.empty()) return absl::InvalidArgumentError(absl::StrCat("eval.tasks: the set '", name, "' names no file"));
+    if (path.empty())
+      return absl::InvalidArgumentError(
+          absl::StrCat("eval.tasks: the set '", name, "' has no file: name its JSONL file"));
   }
   return absl::OkStatus();
 }
@@ -27,20 +29,18 @@ absl::Status CheckSets(const std::map<std::string, std::string>& sets) {
 }  // namespace
 
 void Bind(base::Schema& schema, EvalOptions& o) {
-  schema.Field(
-      "tasks", &o.tasks, &o.sets,
-      "JSONL of held-out tasks, never trained on, or several by name, {aime: a.jsonl, code: b.jsonl}; empty: no "
-      "evaluation");
+  schema.Field("tasks", &o.tasks, &o.sets,
+               "JSONL file with held-out tasks, which are never trained on, or several files by name, such as {aime: "
+               "a.jsonl, code: b.jsonl}; empty: no evaluation");
   schema.Field("every_versions", &o.every_versions,
-               "evaluate versions that are multiples of this, on pinned weights; 0: only the last",
+               "evaluate every version that is a multiple of this, on pinned weights; 0: only the last version",
                base::NotNegative());
   schema.Field("at_start", &o.at_start,
-               "evaluate the weights before the first step too, on pinned weights (a multiple of every_versions)");
+               "also evaluate the weights before the first step, on pinned weights (a multiple of every_versions)");
   schema.Field("avg_n", &o.avg_n, "samples per held-out task; their mean is reported", base::Positive());
   schema.Field("keep_best", &o.keep_best,
-               "keep the model of the version with the best held-out reward so far, as RUN/checkpoints/best");
-  schema.Field("success", &o.success,
-               "a sample of this reward or more is a success, for eval/pass@k; training does not use it");
+               "keep the model with the best held-out reward so far in RUN/checkpoints/best");
+  schema.Field("success", &o.success, "minimum reward of a successful sample, for eval/pass@k; no effect on training");
 }
 
 void Bind(base::Schema& schema, GoalOptions& o) {
@@ -73,7 +73,7 @@ absl::Status EvalOptions::Validate() const {
   INGOT_RETURN_IF_ERROR(CheckSets(sets));
   if (keep_best && !has_tasks()) {
     return absl::InvalidArgumentError(
-        "eval.keep_best keeps the model with the best held-out reward, but eval.tasks names no tasks");
+        "eval.keep_best has no effect without eval.tasks: name held-out tasks, or remove eval.keep_best");
   }
   return absl::OkStatus();
 }

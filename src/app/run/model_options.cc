@@ -30,41 +30,41 @@ std::string DemandOfChatFormat(const std::string& name) {
 void Bind(base::Schema& schema, ModelOptions& o) {
   schema.Field("path", &o.path, "Hugging Face model folder to start from; empty: random weights at the shape below");
   schema.Choice("tokenizer", &o.tokenizer, {"bytes"},
-                "tokenizer of a model with random weights; with model.path the folder's tokenizer.json is read");
+                "tokenizer of a model with random weights; a model in model.path uses its folder's tokenizer.json");
   schema.Field("chat_format", &o.chat_format,
                "how conversations become prompts and output becomes tool calls: hermes, compact, template (the model's "
-               "own chat template), template:NAME (with the output format NAME), or auto: what the folder's ingot.json "
-               "says, otherwise its template, otherwise hermes",
+               "own chat template), template:NAME (with the output format NAME), or auto: the format in the folder's "
+               "ingot.json, otherwise its template, otherwise hermes",
                DemandOfChatFormat);
-  schema.Field(
-      "chat_template", &o.chat_template,
-      "Jinja file whose template replaces the templates of model.path's folder, and is saved with every checkpoint; "
-      "empty: the folder's own");
+  schema.Field("chat_template", &o.chat_template,
+               "Jinja file that replaces the chat template in model.path, and is saved with every checkpoint; empty: "
+               "the folder's own template");
   schema.Field("hidden_size", &o.hidden_size, "width of the residual stream", base::Positive());
   schema.Field("intermediate_size", &o.intermediate_size, "width of the SwiGLU", base::Positive());
   schema.Field("layers", &o.layers, "transformer blocks", base::Positive());
   schema.Field("heads", &o.heads, "query heads", base::Positive());
-  schema.Field("kv_heads", &o.kv_heads, "key and value heads; divides model.heads", base::Positive());
-  schema.Field("head_dim", &o.head_dim, "size of a head; even", base::AtLeast(2));
-  schema.Field("context_length", &o.context_length, "tokens of a prompt and its answer together, at most",
+  schema.Field("kv_heads", &o.kv_heads, "key and value heads; must divide model.heads", base::Positive());
+  schema.Field("head_dim", &o.head_dim, "size of a head; must be even", base::AtLeast(2));
+  schema.Field("context_length", &o.context_length, "maximum number of tokens in a prompt and its answer together",
                base::Positive());
   schema.Field("rope_theta", &o.rope_theta, "base of the rotary embedding's frequencies");
 }
 
 void BindLora(base::Schema& schema, ModelOptions& o) {
-  schema.Field("rank", &o.lora.rank, "rank of low-rank adapters; only they are trained; 0: all weights are trained",
+  schema.Field("rank", &o.lora.rank,
+               "rank of the low-rank adapters, which are then all that is trained; 0: train all weights",
                base::NotNegative());
-  schema.Field(
-      "alpha", &o.lora.alpha,
-      "the adapters' result is multiplied by alpha / rank; 0: the value in trainer.lora.init's folder, otherwise 32",
-      base::NotNegative());
-  schema.Field(
-      "targets", &o.lora.targets,
-      "products of every layer that get an adapter, by the last word of their name; of routed experts experts.WORD; "
-      "the default, where a family lacks one of these: all of its products except those of routed experts");
-  schema.Field("dropout", &o.lora_dropout, "must be 0: with dropout the trained policy would not be the sampled one");
+  schema.Field("alpha", &o.lora.alpha,
+               "scale of the adapters' output, which is multiplied by alpha / rank; 0: the value in "
+               "trainer.lora.init's folder, otherwise 32",
+               base::NotNegative());
+  schema.Field("targets", &o.lora.targets,
+               "linear layers that get an adapter, by the last word of their names; experts.WORD for those of routed "
+               "experts; default for model families without these names: all except those of routed experts");
+  schema.Field("dropout", &o.lora_dropout,
+               "must be 0, because dropout would make the trained policy differ from the sampled one");
   schema.Field("init", &o.lora_init,
-               "default: A uniform, B zero, so the run starts from the base; or a PEFT folder to continue from");
+               "PEFT folder to continue from; default: A uniform, B zero, so the run starts from the base model");
 }
 
 absl::Status ModelOptions::Validate() const {
@@ -89,7 +89,7 @@ absl::Status ModelOptions::Validate() const {
   if (lora_dropout != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("trainer.lora.dropout is ", lora_dropout,
-                     ": it must be 0, because with dropout the trained policy would not be the policy that sampled"));
+                     ": it must be 0, because dropout would make the trained policy differ from the sampled one"));
   }
   if (lora_init != "default" && (lora.rank == 0 || path.empty())) {
     return absl::InvalidArgumentError(

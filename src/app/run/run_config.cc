@@ -25,34 +25,35 @@ absl::StatusOr<std::string> SupervisedKeyOf(const std::string& path) {
 }
 
 void BindRun(base::Schema& schema, RunConfig& config) {
-  schema.Field("run.name", &config.name, "names the run; its folder is run.root/run.name");
+  schema.Field("run.name", &config.name, "the run's name; its folder is run.root/run.name");
   schema.Field("run.root", &config.root, "folder that holds the runs");
   schema.Choice("run.if_exists", &config.if_exists, {"fail", "replace", "resume"},
                 "what to do if the run exists: fail, replace it, or resume it");
-  schema.Field("run.seed", &config.seed, "root of every random stream: weights, task order, sampling, shuffling");
+  schema.Field("run.seed", &config.seed, "seed of everything random: weights, task order, sampling, shuffling");
   schema.Choice("run.log_level", &config.log_level, {"trace", "debug", "info", "warn", "error"},
-                "least level in the log file; warnings also go to the terminal");
+                "lowest level in the log file; warnings also go to the terminal");
   schema.Field("python", &config.python,
-               "the Python that runs your reward functions; empty: the active environment's, or python3");
-  schema.Choice("device", &config.device, {"auto", "cpu", "cuda"}, "where to compute; auto: CUDA if there is a device");
-  schema.Choice(
-      "numerics", &config.numerics, {"fast", "exact"},
-      "agreement of the trainer's log-probs with rollout's: fast, to rounding (fp32: 1e-5); exact, to the bit, "
-      "in merged trees too, on the CPU, fp32 and bf16");
+               "Python interpreter for your reward functions; empty: the active environment's, or python3");
+  schema.Choice("device", &config.device, {"auto", "cpu", "cuda"},
+                "device to compute on; auto: CUDA if there is a device");
+  schema.Choice("numerics", &config.numerics, {"fast", "exact"},
+                "how closely the trainer's log-probs match rollout's: fast: up to rounding (fp32: 1e-5); exact: to the "
+                "bit, including merged trees, only on the CPU with fp32 or bf16");
   schema.Field("compute.threads", &config.total_threads,
                "compute threads of rollout and trainer together; 0: all cores", base::NotNegative());
   schema.Field("compute.rollout_threads", &config.rollout_threads,
-               "the engine's share of them when both run in one process; 0: half, rounded up", base::NotNegative());
+               "the engine's share of compute.threads when both run in one process; 0: half, rounded up",
+               base::NotNegative());
   schema.Shorthand("data", SupervisedKeyOf);
-  schema.Field(
-      "data.tasks", &config.tasks, &config.more_tasks,
-      "JSONL of training tasks, one object per line, or a folder of Harbor tasks, or a list of these, read in order; "
-      "empty: only supervised training, without agents");
+  schema.Field("data.tasks", &config.tasks, &config.more_tasks,
+               "JSONL file with training tasks, one object per line, or a folder of Harbor tasks, or a list of these, "
+               "read in order; empty: only supervised training, without agents");
   schema.Choice("data.format", &config.task_format, {"auto", "jsonl", "harbor"},
-                "of data.tasks and eval.tasks; auto: a folder holds Harbor's tasks, a file JSON lines");
-  schema.Field("data.sft", &config.sft_data, "JSONL of conversations for the supervised stage; empty: none");
-  schema.Field("data.dpo", &config.dpo_data,
-               "JSONL of preference pairs (prompt, chosen, rejected) for the stage after it; empty: none");
+                "format of data.tasks and eval.tasks; auto: harbor for a folder, jsonl for a file");
+  schema.Field("data.sft", &config.sft_data, "JSONL file with conversations for the SFT stage; empty: none");
+  schema.Field(
+      "data.dpo", &config.dpo_data,
+      "JSONL file with preference pairs (prompt, chosen, rejected) for the DPO stage, which follows SFT; empty: none");
 }
 
 // User functions without an interpreter use the key `python`.
@@ -190,7 +191,9 @@ absl::Status CheckEvaluation(const RunConfig& config) {
         config.rollout.max_retained_versions, ") besides the newest, and gateway.models pins that many; raise it"));
   }
   if (config.goal.of_evaluation() && !config.eval.has_tasks()) {
-    return absl::InvalidArgumentError("goal.eval_above bounds the held-out reward, but eval.tasks names no tasks");
+    return absl::InvalidArgumentError(
+        "goal.eval_above needs the held-out reward, but eval.tasks names no tasks: name held-out tasks, or remove "
+        "goal.eval_above");
   }
   return absl::OkStatus();
 }
@@ -199,7 +202,7 @@ absl::Status CheckCompute(const RunConfig& config) {
   if (config.total_threads > 0 && config.rollout_threads > config.total_threads) {
     return absl::InvalidArgumentError(absl::StrCat("compute.rollout_threads ", config.rollout_threads,
                                                    " is more than compute.threads ", config.total_threads,
-                                                   ", of which they are a part"));
+                                                   ", which includes them: lower it"));
   }
   if (config.device == "cuda" && config.numerics == kernels::Numerics::kExact) {
     return absl::InvalidArgumentError(
@@ -234,8 +237,7 @@ absl::Status CheckData(const RunConfig& config) {
   INGOT_RETURN_IF_ERROR(CheckTaskFormat(config));
   if (!config.tasks.empty() || !config.sft_data.empty() || !config.dpo_data.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      "there is nothing to train on: data.tasks names no file of training tasks, and neither data.sft nor data.dpo "
-      "one for supervised training");
+      "there is nothing to train on: set data.tasks to training tasks, or data.sft or data.dpo to supervised examples");
 }
 
 absl::Status Validate(const RunConfig& config) {
@@ -301,9 +303,8 @@ base::Schema BindSchema(RunConfig& config) {
 absl::Status RequireTasks(const RunConfig& config) {
   if (!config.tasks.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      "data.tasks names no file of training tasks: only `ingot train` and `ingot launch` work without it, for "
-      "supervised "
-      "training");
+      "data.tasks is empty, but this command needs training tasks: set it. Only `ingot train` and `ingot launch` work "
+      "without it, for supervised training");
 }
 
 int64_t MaxEvaluations(const RunConfig& config) {

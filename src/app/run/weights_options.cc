@@ -26,34 +26,35 @@ absl::StatusOr<WeightTransport> TransportOf(const WeightTransportConfig& options
   if (exception == options.engines.end()) return options.transport;
   const auto found = std::find(Transports().begin(), Transports().end(), exception->second);
   if (found != Transports().end()) return static_cast<WeightTransport>(found - Transports().begin());
-  return absl::InvalidArgumentError(absl::StrCat("weights.engines: ", engine, " has the transport '", exception->second,
-                                                 "': it must be one of ", absl::StrJoin(Transports(), ", ")));
+  return absl::InvalidArgumentError(absl::StrCat("weights.engines: ", engine, " uses the transport '",
+                                                 exception->second, "': it must be one of ",
+                                                 absl::StrJoin(Transports(), ", ")));
 }
 
 void Bind(base::Schema& schema, WeightsConfig& o) {
   schema.Field("deadline_ms", &o.deadline_ms,
-               "milliseconds for one engine to confirm a version; after that it loses its lease", base::Positive());
-  schema.Field("zstd_level", &o.zstd_level, "of the delta codec; higher: smaller and slower",
+               "milliseconds that an engine has to confirm a version before it loses its lease", base::Positive());
+  schema.Field("zstd_level", &o.zstd_level, "compression level of weight updates; higher: smaller and slower",
                base::InRange(weights::CodecOptions::kMinLevel, weights::CodecOptions::kMaxLevel));
   WeightTransportConfig& transport = o.transports;
   schema.Choice("transport", &transport.transport, Transports(),
-                "how new weights reach engines in other processes: grpc: sent to each; directory, s3: stored once "
-                "and fetched by each; broadcast: sent to all of them at once, over c10d");
-  schema.Field("engines", &transport.engines, "engines with another transport, such as {rollout-1: s3}");
-  schema.Field("shards", &transport.shards,
-               "objects that a version is stored as, written and read at a time; 0: one for each of "
-               "cluster.trainer_ranks",
-               base::InRange(0, weights::kMaxShards));
+                "how new weights reach engines in other processes: grpc: sent to each; directory, s3: stored once and "
+                "fetched by each; broadcast: sent to all at once, over c10d");
+  schema.Field("engines", &transport.engines, "engines that use another transport, such as {rollout-1: s3}");
+  schema.Field(
+      "shards", &transport.shards,
+      "number of objects that a version is stored as, which are written and read in parallel; 0: one per trainer rank",
+      base::InRange(0, weights::kMaxShards));
   schema.Field("anchor_every", &transport.anchor_every,
-               "versions between two stored full copies, from which engines that join begin", base::Positive());
+               "versions between stored full copies; engines that join start from the last one", base::Positive());
   schema.Field("poll_ms", &transport.poll_ms,
-               "milliseconds between two looks of an engine at the newest stored version, and of the trainer at its "
-               "acknowledgement",
+               "milliseconds between polls: by an engine for the newest stored version, and by the trainer for an "
+               "engine's acknowledgment",
                base::Positive());
   schema.Field("silence_s", &transport.silence_s,
-               "seconds without a sign of life in the store after which an engine counts as gone", base::Positive());
+               "seconds without a heartbeat in the store after which an engine counts as dead", base::Positive());
   schema.Field("directory.path", &transport.directory,
-               "directory that trainer and engines share; empty: weights in the run's folder");
+               "directory that the trainer and the engines share; empty: the folder weights in the run's folder");
   schema.Section("s3", transport.s3);
 }
 

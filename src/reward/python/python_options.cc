@@ -23,9 +23,10 @@ absl::Status PythonOptions::Validate() const {
 void Bind(base::Schema& schema, PythonOptions& o) {
   schema.Field("function", &o.function, "FILE.py:NAME or PACKAGE.MODULE:NAME of your function");
   schema.Field("interpreter", &o.interpreter,
-               "the Python that runs it; empty: the key `python`, the active environment, or python3");
-  schema.Field("timeout_s", &o.timeout_s, "seconds of one call; a longer one is an error", base::LeftOpen(0, 86400));
-  schema.Field("workers", &o.workers, "Python processes at a time", base::InRange(1, 64));
+               "Python interpreter for the function; empty: the key `python`, the active environment, or python3");
+  schema.Field("timeout_s", &o.timeout_s, "timeout of one call, in seconds; after that it is an error",
+               base::LeftOpen(0, 86400));
+  schema.Field("workers", &o.workers, "number of Python processes", base::InRange(1, 64));
 }
 
 std::string UserPython() {

@@ -27,19 +27,20 @@ bool IsLoopback(absl::string_view endpoint) {
 }  // namespace
 
 void Bind(base::Schema& schema, S3Options& o) {
-  schema.Field("endpoint", &o.endpoint, "https://HOST[:PORT] of S3 or of an S3-compatible server");
-  schema.Field("region", &o.region, "of the bucket");
+  schema.Field("endpoint", &o.endpoint, "URL of S3 or an S3-compatible server, https://HOST[:PORT]");
+  schema.Field("region", &o.region, "the bucket's region");
   schema.Field("bucket", &o.bucket, "name of an existing bucket");
-  schema.Field("prefix", &o.prefix, "of the keys: objects are PREFIX/RUN/...; empty: RUN/...");
+  schema.Field("prefix", &o.prefix, "prefix of the objects' keys, PREFIX/RUN/...; empty: RUN/...");
   schema.Field("credentials_file", &o.credentials_file,
                "file with aws_access_key_id and aws_secret_access_key, readable only by its owner; empty: the "
-               "environment's AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN");
-  schema.Field("ca", &o.ca, "PEM file of the endpoint's certificate authorities; empty: the system's");
+               "environment's AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, and AWS_SESSION_TOKEN");
+  schema.Field("ca", &o.ca, "PEM file with certificate authorities for the endpoint; empty: the system's");
   schema.Field("allow_plaintext", &o.allow_plaintext,
-               "allows an endpoint http:// on another machine: for private networks");
-  schema.Field("part_bytes", &o.part_bytes, "of one part of an upload and of one ranged read",
+               "allow an http:// endpoint on another machine; only for private networks");
+  schema.Field("part_bytes", &o.part_bytes, "size of one part of an upload and of one ranged read",
                base::InRange(kMinPart, kMaxPart));
-  schema.Field("parallel", &o.parallel, "parts of one object in flight at a time", base::InRange(1, 64));
+  schema.Field("parallel", &o.parallel, "number of an object's parts that are transferred in parallel",
+               base::InRange(1, 64));
 }
 
 absl::Status S3Options::Validate() const {
@@ -66,10 +67,10 @@ absl::Status S3Options::Validate() const {
   }
   if (!prefix.empty() && !IsObjectKey(prefix)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("prefix is '", prefix, "': words of letters, digits, '.', '_' and '-', with '/' between them"));
+        absl::StrCat("prefix is '", prefix, "': use letters, digits, '.', '_', and '-', with '/' between words"));
   }
   if (page_keys < 1 || page_keys > 1000) {
-    return absl::InvalidArgumentError(absl::StrCat("page_keys is ", page_keys, ": 1 to 1000"));
+    return absl::InvalidArgumentError(absl::StrCat("page_keys is ", page_keys, ": it must be 1 to 1000"));
   }
   if (deadline.count() <= 0) {
     return absl::InvalidArgumentError(absl::StrCat("deadline is ", deadline.count(), " ms: must be > 0"));
@@ -80,7 +81,8 @@ absl::Status S3Options::Validate() const {
 absl::StatusOr<S3Credentials> ReadS3Credentials(const std::string& path) {
   struct stat what{};
   if (::stat(path.c_str(), &what) == 0 && (what.st_mode & 077) != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " is open to other users of this machine: chmod 600 ", path));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " can be read by other users of this machine: run chmod 600 ", path));
   }
   INGOT_ASSIGN_OR_RETURN(const std::string text, base::ReadFile(path, 1 << 16));
   S3Credentials credentials;

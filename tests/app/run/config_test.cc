@@ -62,7 +62,7 @@ TEST(Presets, LeaveExplicitSettings) {
 
 TEST(Presets, ContradictionsAreFoundAfterExpansion) {
   const auto loaded = Load(kAgents, {"trainer.preset=gspo", "trainer.loss_aggregation=token"});
-  EXPECT_THAT(std::string(loaded.status().message()), HasSubstr("one term per sequence"));
+  EXPECT_THAT(std::string(loaded.status().message()), HasSubstr("one loss term per sequence"));
   EXPECT_THAT(std::string(Load(kAgents, {"trainer.preset=gpso"}).status().message()), HasSubstr("gspo"));
 }
 
@@ -225,12 +225,12 @@ TEST(Verifiers, AnOptionIsOfItsKindsAlone) {
        {"{kind: exact, math: {workers: 3}}", "{kind: math, ignore_case: true}", "{kind: regex, tolerance: 1}",
         "{kind: exact, timeout_s: 5}", "{kind: code, code: {tests: x}, command: [a]}",
         "{kind: agent_posted, expected: x}", "{kind: harbor, timeout_is_zero: false}"}) {
-    EXPECT_NE(LoadVerifier(wrong, options).message().find("it is an option of verifiers of kind"), std::string::npos)
+    EXPECT_NE(LoadVerifier(wrong, options).message().find("this option needs a verifier of kind"), std::string::npos)
         << wrong;
   }
   EXPECT_EQ(
       LoadVerifier("{kind: exact, math: {workers: 3}}", options).message(),
-      "run.yaml:1: verifier.math.workers: it is an option of verifiers of kind math, and this one is of kind exact "
+      "run.yaml:1: verifier.math.workers: this option needs a verifier of kind math, but this one has kind exact "
       "(in agents.recipes[0])");
   for (const char* right :
        {"{kind: exact, ignore_case: true}", "{kind: math, math: {workers: 3}, expected: x}",
@@ -281,7 +281,7 @@ TEST(RunConfig, TheFormatOfTasksMustFitTheirPath) {
               HasSubstr("eval.tasks (/tmp) is a folder"));
   EXPECT_THAT(std::string(Load(kAgents, {"eval.tasks={a@b: x.jsonl}"}).status().message()),
               HasSubstr("eval.tasks: the set 'a@b' needs a name of 1 to 64 letters"));
-  EXPECT_THAT(std::string(Load(kAgents, {"eval.tasks={a: ''}"}).status().message()), HasSubstr("names no file"));
+  EXPECT_THAT(std::string(Load(kAgents, {"eval.tasks={a: ''}"}).status().message()), HasSubstr("has no file"));
   EXPECT_THAT(std::string(Load(kAgents, {"data.format=jsonl", "eval.tasks=/tmp"}).status().message()),
               HasSubstr("data.format is jsonl, and eval.tasks (/tmp) is a folder"));
 }
@@ -325,7 +325,7 @@ TEST(RunConfig, SupervisedRunsNeedAStageWithSteps) {
 
 TEST(Evaluation, TheBestModelIsKeptOnlyWhereTasksTellIt) {
   EXPECT_THAT(std::string(Load(kAgents, {"eval.keep_best=true"}).status().message()),
-              HasSubstr("eval.tasks names no tasks"));
+              HasSubstr("eval.keep_best has no effect without eval.tasks"));
   const auto kept = Load(kAgents, {"eval.keep_best=true", "eval.tasks=held_out.jsonl"});
   ASSERT_TRUE(kept.ok()) << kept.status();
   EXPECT_TRUE(kept->config->eval.keep_best);

@@ -105,8 +105,8 @@ TEST(RewardsSchema, AnOptionIsOfItsKindAlone) {
         EXPECT_TRUE(loaded.ok()) << loaded;
         continue;
       }
-      EXPECT_EQ(loaded.message(), absl::StrCat("run.yaml:1: ", key, ": it is an option of terms of kind ", own,
-                                               ", and this one is of kind ", kind, " (in rewards.terms[0])"));
+      EXPECT_EQ(loaded.message(), absl::StrCat("run.yaml:1: ", key, ": this option needs a term of kind ", own,
+                                               ", but this one has kind ", kind, " (in rewards.terms[0])"));
     }
   }
 }

@@ -74,7 +74,7 @@ def check_values(ingot):
     expect(ingot, {"trainer.learning_rat": 1}, "trainer.learning_rat", "nearest", "trainer.learning_rate")
     expect(ingot, {"trainer.learning_rate": "fast"}, "trainer.learning_rate", "number")
     expect(ingot, {"trainer.objective": "grpo"}, "trainer.objective", "cispo", "ppo_clip", "gspo", "opmd", "dpo", "sapo")
-    expect(ingot, {"trainer.objective": "gspo"}, "gspo", "loss_aggregation sequence")
+    expect(ingot, {"trainer.objective": "gspo"}, "gspo", "loss_aggregation to sequence")
     expect(ingot, {"device": "cuda"}, "device: cuda was asked for", codes=(1, 2))
     expect(ingot, {}, "nowhere.yaml", config="nowhere.yaml")
     expect(ingot, {}, "it is a folder", config="configs")
