@@ -11,6 +11,7 @@
 #include "base/printable.h"
 #include "base/utf8.h"
 #include "datapool/keys.h"
+#include "tree/alternatives.h"
 #include "tree/episode_return.h"
 #include "tree/reward_bounds.h"
 #include "tree/signal_bounds.h"
@@ -149,6 +150,10 @@ absl::Status ValidateSampled(const v1::Segment& segment) {
   if (segment.routes().size() % (2 * static_cast<size_t>(ids)) != 0) {
     return Invalid(absl::StrCat(segment.routes().size(), " bytes of routes for ", ids, " token_ids"));
   }
+  if (tree::AlternativesPerId(segment) < 0) {
+    return Invalid(absl::StrCat(segment.alternative_ids_size(), " alternatives with ",
+                                segment.alternative_logprobs_size(), " logprobs for ", ids, " token_ids"));
+  }
   if (segment.logprobs_size() != ids) {
     return Invalid(absl::StrCat(segment.logprobs_size(), " logprobs for ", ids, " token_ids"));
   }
@@ -180,6 +185,9 @@ absl::Status ValidateSegment(const v1::Segment& segment) {
     return Invalid("a prompt segment carries logprobs or versions");
   }
   if (!segment.routes().empty()) return Invalid("a prompt segment carries routes");
+  if (!segment.alternative_ids().empty() || !segment.alternative_logprobs().empty()) {
+    return Invalid("a prompt segment carries alternatives");
+  }
   const std::string fault = base::PlaceholdersFault(segment.placeholders(), segment.token_ids_size());
   return fault.empty() ? absl::OkStatus() : Invalid(fault);
 }

@@ -26,6 +26,14 @@ std::string RouteBytes(std::span<const uint16_t> routes) {
   return bytes;
 }
 
+// Adds the `count` most likely ids of a row to a chunk, for the record.
+void AddAlternatives(std::span<const float> row, int32_t count, v1::GenerateChunk& chunk) {
+  for (const v1::TopLogprob& entry : TopOf(row, count).entries()) {
+    chunk.add_alternative_ids(entry.token_id());
+    chunk.add_alternative_logprobs(entry.logprob());
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<int32_t> EngineCore::NextId(Sequence& sequence, const WeightVersion& version, std::span<const float> row,
@@ -74,6 +82,7 @@ bool EngineCore::SampleOne(Sequence& sequence, const WeightVersion& version, con
   run.set_kv_mixed(sequence.kv_mixed);
   if (sequence.record_routes) chunk.set_routes(RouteBytes(drawn.routes));
   if (sequence.top_logprobs > 0) *chunk.add_top_logprobs() = TopOf(row, sequence.top_logprobs);
+  if (sequence.record_alternatives > 0) AddAlternatives(row, sequence.record_alternatives, chunk);
   const v1::FinishReason finish = FinishOf(sequence, id, row[id], &chunk);
   if (finish != v1::FINISH_UNSPECIFIED) {
     FillLast(sequence, finish, &chunk);

@@ -7,8 +7,11 @@ namespace ingot::rollout {
 void Bind(base::Schema& schema, EngineOptions& o) {
   for (const char* removed : {"max_stop_strings", "max_stop_bytes"}) schema.Renamed(removed, "");
   schema.Field("record_routes", &o.record_routes,
-               "record the experts that computed each token, for trainer.replay_routes; uses two bytes per expert, "
-               "layer, and token");
+               "record which experts drew each id, for trainer.replay_routes; two bytes per expert, layer and token");
+  schema.Field("record_alternatives", &o.record_alternatives,
+               "record this many of the most likely tokens, with their log-probs, for each sampled token, for the run "
+               "page and `ingot inspect --alternatives`; about 7 bytes per alternative; 0: none",
+               base::InRange(0, 5));
   schema.Field("kv_block_tokens", &o.kv_block_tokens, "tokens per KV block", base::InRange(1, 1024));
   schema.Field("kv_cache_tokens", &o.kv_cache_tokens, "size of the KV cache in tokens", base::Positive());
   schema.Field("max_running", &o.max_running, "maximum number of requests in one batch", base::Positive());

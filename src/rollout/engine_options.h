@@ -22,6 +22,7 @@ struct EngineOptions {
   int32_t context_length = 0;
   // true = each response lists the experts used for its ids (v1::Segment::routes)
   bool record_routes = false;
+  int32_t record_alternatives = 0;  // most likely ids recorded per sampled id (v1::Segment::alternative_ids); 0 = none
   bool prefix_cache = true;
   int32_t max_retained_versions = 4;
   int64_t request_deadline_ms = 600000;

@@ -43,6 +43,7 @@ struct Sequence {
   size_t score_from = 0;                        // > 0 = scores the tokens starting here and samples nothing
   int32_t top_logprobs = 0;                     // number of alternatives reported per token
   bool record_routes = false;                   // includes Segment.routes in responses
+  int32_t record_alternatives = 0;              // entries of Segment.alternative_ids per token
   int64_t min_version = 0;                      // oldest version that may sample the request if it is not pinned
   int64_t pinned_version = -1;                  // -1 = follows the newest version
   std::shared_ptr<const WeightVersion> pinned;  // weights for pinned_version; null = follows the newest version

@@ -25,6 +25,7 @@ absl::StatusOr<std::unique_ptr<Sequence>> SequenceMaker::Make(const v1::Generate
   sequence->forced_ids.assign(request.forced_ids().begin(), request.forced_ids().end());
   sequence->top_logprobs = request.top_logprobs();
   sequence->record_routes = request.record_routes() || options_.record_routes;
+  sequence->record_alternatives = options_.record_alternatives;
   sequence->min_version = request.min_version();
   sequence->pinned_version = request.pinned_version();
   sequence->tokens.assign(request.prompt_ids().begin(), request.prompt_ids().end());

@@ -20,6 +20,8 @@ void Merge(v1::GenerateChunk&& from, v1::GenerateChunk* to) {
   to->mutable_token_ids()->MergeFrom(from.token_ids());
   to->mutable_logprobs()->MergeFrom(from.logprobs());
   to->mutable_routes()->append(from.routes());
+  to->mutable_alternative_ids()->MergeFrom(from.alternative_ids());
+  to->mutable_alternative_logprobs()->MergeFrom(from.alternative_logprobs());
   to->mutable_versions()->MergeFrom(from.versions());
   to->set_provisional(to->provisional() || from.provisional());
   *to->mutable_answer_versions() = std::move(*from.mutable_answer_versions());

@@ -1,7 +1,6 @@
 #include "view/trajectory_json.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
 
@@ -12,6 +11,7 @@
 #include "tree/episode_return.h"
 #include "tree/episode_time.h"
 #include "tree/render.h"
+#include "view/alternatives_json.h"
 #include "view/origins.h"
 #include "view/safe_text.h"
 
@@ -119,16 +119,6 @@ array NodesJson(const std::vector<tree::TreeNode>& nodes, const v1::EpisodeTree&
   return list;
 }
 
-void AppendNumber(double value, std::string& out) {
-  if (!std::isfinite(value)) {
-    out += "null";
-    return;
-  }
-  char digits[32];
-  const auto end = std::to_chars(digits, digits + sizeof(digits), value, std::chars_format::general, 4);
-  out.append(digits, end.ptr);
-}
-
 }  // namespace
 
 object EpisodeJson(const v1::Episode& episode) {
@@ -206,6 +196,7 @@ absl::StatusOr<std::string> CallTokensJson(const v1::EpisodeTree& tree, int call
   }
   text::DecodeStream decode(tokenizer, /*skip_special=*/false);
   std::string texts, ids, runs, logprobs, versions;
+  AlternativesJson alternatives(*tokenizer);
   const auto comma = [](std::string& out) {
     if (!out.empty()) out += ',';
   };
@@ -225,7 +216,11 @@ absl::StatusOr<std::string> CallTokensJson(const v1::EpisodeTree& tree, int call
     comma(runs);
     const auto by = sampled_by.find(key);
     absl::StrAppend(&runs, "{\"count\":", segment.token_ids_size(), ",\"sampled\":", sampled ? "true" : "false",
-                    ",\"call\":", sampled && by != sampled_by.end() ? by->second : -1, "}");
+                    ",\"call\":", sampled && by != sampled_by.end() ? by->second : -1);
+    if (const int32_t each = alternatives.Append(segment); each > 0) {
+      absl::StrAppend(&runs, ",\"alternatives\":", each);
+    }
+    runs += '}';
     for (const float logprob : segment.logprobs()) {
       comma(logprobs);
       AppendNumber(logprob, logprobs);
@@ -236,7 +231,7 @@ absl::StatusOr<std::string> CallTokensJson(const v1::EpisodeTree& tree, int call
     }
   }
   return absl::StrCat("{\"text\":[", texts, "],\"id\":[", ids, "],\"runs\":[", runs, "],\"logprob\":[", logprobs,
-                      "],\"versions\":[", versions, "]}");
+                      "],\"versions\":[", versions, "]", alternatives.Members(), "}");
 }
 
 bool ContainsText(const v1::EpisodeTree& tree, const text::Tokenizer& tokenizer, const std::string& wanted) {

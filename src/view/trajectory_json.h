@@ -22,9 +22,11 @@ absl::StatusOr<base::json::object> EpisodeTreeJson(const v1::EpisodeTree& tree, 
 
 // Returns one call's token path, which is its whole prompt and its sampled ids, as JSON:
 //   {"text": [...], "id": [...],                    one of each per token; "" for a token that ends within a character
-//    "runs": [{"count", "sampled", "call"}],        call: sequence of the call that sampled the run; -1 = prompt
+//    "runs": [{"count", "sampled", "call"}],        call: sequence of the call that sampled the run; -1 = prompt. A run
+//                                                   with recorded alternatives has their number per token, "alternatives"
 //    "logprob": [...],                              for the tokens of sampled runs, in order
-//    "versions": [[version, count, mixed], ...]}    for the same tokens
+//    "versions": [[version, count, mixed], ...],    for the same tokens
+//    "alternative": ...}                            if any are recorded (alternatives_json.h)
 // Returns DATA_LOSS if a segment or a parent call is missing. REQUIRES: 0 <= call < tree.calls_size().
 absl::StatusOr<std::string> CallTokensJson(const v1::EpisodeTree& tree, int call,
                                            std::shared_ptr<const text::Tokenizer> tokenizer);

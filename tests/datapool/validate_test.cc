@@ -44,7 +44,12 @@ TEST(Validate, SegmentsAreWhole) {
       [](auto& s) { s.set_source(v1::SOURCE_PROMPT), s.clear_versions(); },
       [](auto& s) { s.set_routes("abc"); },  // of two ids
       [](auto& s) { *s.add_placeholders() = Image(0, 1); },
+      [](auto& s) { s.add_alternative_ids(1), s.add_alternative_logprobs(-1); },  // of one of two ids
+      [](auto& s) { s.add_alternative_ids(1), s.add_alternative_ids(1), s.add_alternative_logprobs(-1); },
   };
+  v1::Segment recorded = Sampled({1, 2});
+  for (const int32_t id : {1, 9, 2, 8}) recorded.add_alternative_ids(id), recorded.add_alternative_logprobs(-1);
+  EXPECT_EQ(ValidateSegment(recorded), absl::OkStatus());
   for (size_t i = 0; i < faults.size(); ++i) {
     v1::Segment segment = Sampled({1, 2});
     faults[i](segment);

@@ -54,6 +54,8 @@ class Collect {
   std::vector<v1::VersionRun> versions;
   std::vector<v1::TopLogprobs> top;
   std::string routes;
+  std::vector<int32_t> alternative_ids;
+  std::vector<float> alternative_logprobs;
   v1::GenerateChunk last;
 
  private:
@@ -69,6 +71,9 @@ class Collect {
       logprobs.insert(logprobs.end(), chunk->logprobs().begin(), chunk->logprobs().end());
       versions.insert(versions.end(), chunk->versions().begin(), chunk->versions().end());
       routes += chunk->routes();
+      alternative_ids.insert(alternative_ids.end(), chunk->alternative_ids().begin(), chunk->alternative_ids().end());
+      alternative_logprobs.insert(alternative_logprobs.end(), chunk->alternative_logprobs().begin(),
+                                  chunk->alternative_logprobs().end());
       top.insert(top.end(), chunk->top_logprobs().begin(), chunk->top_logprobs().end());
       ended_ = chunk->finish() != v1::FINISH_UNSPECIFIED;
       last = *std::move(chunk);

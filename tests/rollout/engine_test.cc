@@ -248,6 +248,31 @@ TEST(EngineTest, TopLogprobsComeWithEveryToken) {
   }
 }
 
+// The record has what a client with as many top_logprobs gets, and the samples are those without a record.
+TEST(EngineTest, RecordedAlternativesAreTheMostLikelyIdsAndChangeNothingElse) {
+  EngineOptions options = Options();
+  options.record_alternatives = 3;
+  Rig recording(options, FakeSnapshot(1, 1)), plain(Options(), FakeSnapshot(1, 1));
+  Collect recorded, unrecorded;
+  auto a = recording.engine->Generate(Ask({1, 2, 3}, 20), recorded.OnChunk());
+  v1::GenerateRequest ask = Ask({1, 2, 3}, 20);
+  ask.set_top_logprobs(3);
+  auto b = plain.engine->Generate(ask, unrecorded.OnChunk());
+  ASSERT_EQ(recorded.Wait(), absl::OkStatus());
+  ASSERT_EQ(unrecorded.Wait(), absl::OkStatus());
+  EXPECT_EQ(recorded.ids, unrecorded.ids);
+  EXPECT_EQ(recorded.logprobs, unrecorded.logprobs);
+  EXPECT_TRUE(recorded.top.empty());
+  EXPECT_TRUE(unrecorded.alternative_ids.empty());
+  ASSERT_EQ(recorded.alternative_ids.size(), 60u);
+  ASSERT_EQ(recorded.alternative_logprobs.size(), 60u);
+  for (size_t i = 0; i < 60; ++i) {
+    const v1::TopLogprob& expected = unrecorded.top[i / 3].entries(static_cast<int>(i % 3));
+    EXPECT_EQ(recorded.alternative_ids[i], expected.token_id());
+    EXPECT_EQ(recorded.alternative_logprobs[i], expected.logprob());
+  }
+}
+
 TEST(EngineTest, ManyAtOnceEqualEachAlone) {
   std::vector<std::vector<int32_t>> alone;
   const auto ask = [](int i) { return Ask({i % 5, 2, i % 3}, 5 + i, 40 + i); };

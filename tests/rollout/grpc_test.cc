@@ -23,6 +23,7 @@ struct Remote {
     options.kv_cache_tokens = 8000;
     options.max_batch_tokens = 64;
     options.max_update_bytes = max_update_bytes;
+    options.record_alternatives = 2;
     auto owned = std::make_unique<FakeRunner>(24, 5000, options.kv_cache_tokens, options.kv_block_tokens);
     owned->before_forward = [this](const ForwardBatch&) { gate.Pass(); };
     owned->after_load = [this] { ++loads; };
@@ -81,6 +82,9 @@ TEST(RolloutGrpcTest, RemoteAndLocalAnswersAreEqual) {
     EXPECT_EQ(there[i].logprobs, here[i].logprobs);
     EXPECT_EQ(there[i].routes.size(), 2 * there[i].ids.size());
     EXPECT_EQ(there[i].routes, here[i].routes);
+    EXPECT_EQ(there[i].alternative_ids.size(), 2 * there[i].ids.size());
+    EXPECT_EQ(there[i].alternative_ids, here[i].alternative_ids);
+    EXPECT_EQ(there[i].alternative_logprobs, here[i].alternative_logprobs);
     EXPECT_EQ(there[i].top.size(), there[i].ids.size());
     EXPECT_EQ(there[i].versions.size(), there[i].ids.size());
     EXPECT_EQ(there[i].last.finish(), v1::FINISH_LENGTH);

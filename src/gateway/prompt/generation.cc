@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "tree/alternatives.h"
 #include "tree/segment_key.h"
 
 namespace ingot::gateway {
@@ -16,16 +17,11 @@ bool Generation::RoutesFit(const v1::GenerateChunk& chunk) const {
   return before == 0 || chunk.routes().size() / ids == segment.routes().size() / before;
 }
 
-// Checks that the versions of the whole answer are given exactly if a chunk was provisional, and cover it.
-bool Generation::AnswerVersionsFit(const v1::GenerateChunk& chunk) const {
-  if (chunk.finish() == v1::FINISH_UNSPECIFIED) return chunk.answer_versions().empty();
-  if (chunk.answer_versions().empty()) return !provisional && !chunk.provisional();
-  int64_t covered = 0;
-  for (const v1::VersionRun& run : chunk.answer_versions()) {
-    if (run.count() <= 0) return false;
-    covered += run.count();
-  }
-  return covered == size() + chunk.token_ids_size();
+// Checks that all of a call's ids have the same number of alternatives.
+bool Generation::AlternativesFit(const v1::GenerateChunk& chunk) const {
+  const int32_t each =
+      tree::AlternativesPerId(chunk.token_ids_size(), chunk.alternative_ids_size(), chunk.alternative_logprobs_size());
+  return each >= 0 && (size() == 0 || chunk.token_ids().empty() || each == tree::AlternativesPerId(segment));
 }
 
 absl::Status Generation::Append(const v1::GenerateChunk& chunk, int64_t now_unix_ns) {
@@ -36,11 +32,12 @@ absl::Status Generation::Append(const v1::GenerateChunk& chunk, int64_t now_unix
     positive = positive && run.count() > 0;
     covered += run.count();
   }
-  if (chunk.logprobs_size() != count || covered != count || !positive || !RoutesFit(chunk) ||
+  if (chunk.logprobs_size() != count || covered != count || !positive || !RoutesFit(chunk) || !AlternativesFit(chunk) ||
       (chunk.top_logprobs_size() != 0 && chunk.top_logprobs_size() != count)) {
-    return absl::InternalError(absl::StrCat(
-        "the engine sent ", count, " ids with ", chunk.logprobs_size(), " log-probs, versions for ", covered,
-        " and routes of ", chunk.routes().size(), " bytes", ": the call is neither recorded nor delivered"));
+    return absl::InternalError(absl::StrCat("the engine sent ", count, " ids with ", chunk.logprobs_size(),
+                                            " log-probs, versions for ", covered, ", routes of ", chunk.routes().size(),
+                                            " bytes, and ", chunk.alternative_ids_size(),
+                                            " alternatives: the call is neither recorded nor delivered"));
   }
   if (!AnswerVersionsFit(chunk)) {
     return absl::InternalError(absl::StrCat("the engine's last chunk does not have the versions of all ",
@@ -54,6 +51,8 @@ absl::Status Generation::Append(const v1::GenerateChunk& chunk, int64_t now_unix
   segment.mutable_token_ids()->MergeFrom(chunk.token_ids());
   segment.mutable_logprobs()->MergeFrom(chunk.logprobs());
   segment.mutable_routes()->append(chunk.routes());
+  segment.mutable_alternative_ids()->MergeFrom(chunk.alternative_ids());
+  segment.mutable_alternative_logprobs()->MergeFrom(chunk.alternative_logprobs());
   for (const v1::VersionRun& run : chunk.versions()) {
     const int last = segment.versions_size() - 1;
     v1::VersionRun* previous = last < 0 ? nullptr : segment.mutable_versions(last);
@@ -101,6 +100,11 @@ v1::Segment FirstIds(const v1::Segment& segment, int count) {
   }
   const size_t route_bytes = segment.routes().size() / static_cast<size_t>(segment.token_ids_size());  // per id
   first.set_routes(segment.routes().substr(0, route_bytes * static_cast<size_t>(count)));
+  const int alternatives = std::max(tree::AlternativesPerId(segment), 0) * count;
+  first.mutable_alternative_ids()->Add(segment.alternative_ids().begin(),
+                                       segment.alternative_ids().begin() + alternatives);
+  first.mutable_alternative_logprobs()->Add(segment.alternative_logprobs().begin(),
+                                            segment.alternative_logprobs().begin() + alternatives);
   int left = count;
   for (const v1::VersionRun& run : segment.versions()) {
     if (left == 0) break;

@@ -13,7 +13,7 @@
 namespace ingot::gateway {
 
 struct Generation {
-  v1::Segment segment;  // SAMPLED: ids, log-probs, version runs, and routes, exactly as received
+  v1::Segment segment;  // SAMPLED: ids, log-probs, version runs, routes, and alternatives, as received
   std::vector<v1::TopLogprobs> top_logprobs;
   v1::FinishReason finish = v1::FINISH_UNSPECIFIED;
   bool provisional = false;  // true = the engine has not confirmed the versions; such a segment is not recorded
@@ -22,21 +22,20 @@ struct Generation {
   v1::CallTimes times;  // queued_unix_ns is set before the first chunk arrives
 
   int size() const { return segment.token_ids_size(); }
-  // Returns INTERNAL and appends nothing if log-probs, versions, or routes do not cover the chunk's ids, or if the last
-  // chunk's answer_versions are needed or given and do not cover the answer. Such a call is not delivered because it
-  // cannot be trained on.
+  // Returns INTERNAL and appends nothing if log-probs, versions, routes, or alternatives do not cover the chunk's ids.
+  // Such a call is not delivered because it cannot be trained on.
   absl::Status Append(const v1::GenerateChunk& chunk, int64_t now_unix_ns);
   // Ends the turn after its first `count` ids. Later ids are dropped and not recorded. REQUIRES: 0 < count <= size().
   void StopAfter(int count);
 
  private:
   bool RoutesFit(const v1::GenerateChunk& chunk) const;
-  bool AnswerVersionsFit(const v1::GenerateChunk& chunk) const;
+  bool AlternativesFit(const v1::GenerateChunk& chunk) const;
 };
 
 SegmentRef MakeSegmentRef(v1::Segment segment);
-// Returns the segment's first `count` ids with their log-probs, versions, and routes. REQUIRES: 0 < count <= the
-// segment's size.
+// Returns the segment's first `count` ids with their log-probs, versions, routes, and alternatives. REQUIRES: 0 < count
+// <= the segment's size.
 v1::Segment FirstIds(const v1::Segment& segment, int count);
 SegmentRef PromptSegment(std::span<const int32_t> ids);
 // Returns a rendered prompt's segments, split at `shared`. All of a scaffold's calls share ids [0, shared), so they are

@@ -187,6 +187,45 @@ TEST(Times, OfAnEngineWithAnotherClockCountFromTheCallsArrivalThere) {
   EXPECT_EQ(generation.times.end_unix_ns(), 1020);
 }
 
+// ---- Alternatives ----
+
+v1::GenerateChunk WithAlternatives(std::vector<int32_t> ids, int each) {
+  v1::GenerateChunk chunk;
+  for (const int32_t id : ids) {
+    chunk.add_token_ids(id);
+    chunk.add_logprobs(-1);
+    for (int k = 0; k < each; ++k) {
+      chunk.add_alternative_ids(10 * id + k);
+      chunk.add_alternative_logprobs(-1.0f - static_cast<float>(k));
+    }
+  }
+  v1::VersionRun& run = *chunk.add_versions();
+  run.set_version(1);
+  run.set_count(chunk.token_ids_size());
+  return chunk;
+}
+
+TEST(Alternatives, OfAllChunksAreRecordedAndCutWithTheirIds) {
+  Generation generation;
+  ASSERT_TRUE(generation.Append(WithAlternatives({1, 2}, 2), 1).ok());
+  ASSERT_TRUE(generation.Append(WithAlternatives({3}, 2), 2).ok());
+  EXPECT_THAT(generation.segment.alternative_ids(), testing::ElementsAre(10, 11, 20, 21, 30, 31));
+  generation.StopAfter(2);
+  EXPECT_THAT(generation.segment.alternative_ids(), testing::ElementsAre(10, 11, 20, 21));
+  EXPECT_THAT(generation.segment.alternative_logprobs(), testing::ElementsAre(-1, -2, -1, -2));
+}
+
+TEST(Alternatives, ThatDoNotFitTheIdsEndTheCall) {
+  Generation generation;
+  ASSERT_TRUE(generation.Append(WithAlternatives({1, 2}, 2), 1).ok());
+  v1::GenerateChunk torn = WithAlternatives({3, 4}, 2);
+  torn.mutable_alternative_ids()->RemoveLast();
+  for (const v1::GenerateChunk& chunk : {torn, WithAlternatives({3}, 1), WithAlternatives({3}, 0)}) {
+    EXPECT_EQ(generation.Append(chunk, 2).code(), absl::StatusCode::kInternal);
+    EXPECT_EQ(generation.size(), 2);
+  }
+}
+
 // ---- Rewards ----
 
 TEST(Rewards, OfSingleCallsAreStoredWithTheEnd) {

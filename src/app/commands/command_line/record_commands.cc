@@ -23,6 +23,8 @@ Command::Run DeclareInspect(CLI::App& parser) {
   parser.add_option("--domain", args->domain, "list only episodes of tasks of this domain");
   parser.add_option("--scaffold", args->scaffold, "list only episodes of this recipe");
   parser.add_option("--step", args->step, "list only the groups that this step trained, and this version's evaluation");
+  parser.add_flag("--alternatives", args->alternatives,
+                  "each sampled token of the episode with its recorded alternatives (rollout.record_alternatives)");
   parser.add_flag("--json", args->json, "the stored record as JSON; for a list one record per line, with its calls");
   parser.add_flag("--journal", args->journal, "the run's journal, one JSON record per line");
   return [args] { return Inspect(*args); };

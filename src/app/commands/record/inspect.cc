@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "base/printable.h"
 #include "trainer/checkpoints/checkpoint.h"
+#include "tree/alternatives.h"
 #include "tree/episode_return.h"
 #include "tree/episode_time.h"
 #include "tree/render.h"
@@ -182,6 +183,9 @@ absl::StatusOr<int> InspectOrError(const InspectArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const OpenRun run, OpenRunDir(args.run_dir));
   if (args.journal) return PrintJournal(run);
   if (args.episode.empty()) {
+    if (args.alternatives) {
+      return absl::InvalidArgumentError("--alternatives needs an episode: its id or GROUP/SAMPLE, as in the list");
+    }
     return args.json ? PrintRecords(run, args) : List(run, args);
   }
   v1::GetEpisodeRequest request;
@@ -193,9 +197,9 @@ absl::StatusOr<int> InspectOrError(const InspectArgs& args) {
   }
   request.set_with_calls(true);
   INGOT_ASSIGN_OR_RETURN(const v1::EpisodeTree tree, run.pool->GetEpisode(request));
-  INGOT_ASSIGN_OR_RETURN(const std::string text, tree::RenderTree(tree, [&run](std::span<const int32_t> ids) {
-                           return run.text.tokenizer->Decode(ids, false);
-                         }));
+  const auto decode = [&run](std::span<const int32_t> ids) { return run.text.tokenizer->Decode(ids, false); };
+  INGOT_ASSIGN_OR_RETURN(const std::string text,
+                         args.alternatives ? tree::RenderAlternatives(tree, decode) : tree::RenderTree(tree, decode));
   std::printf("%s", text.c_str());
   return 0;
 }

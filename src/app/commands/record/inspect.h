@@ -16,6 +16,7 @@ struct InspectArgs {
   // step that trained the group or the evaluated version.
   std::string reward, domain, scaffold;
   std::optional<int64_t> step;
+  bool alternatives = false;  // prints each sampled token of `episode` with its recorded alternatives
   bool json = false;
   bool journal = false;  // prints the run's journal, one JSON record per line
 };
