@@ -53,6 +53,7 @@ struct ServiceOptions {
 //   ${task_id} ${episode_id}
 //   ${workdir} ${home}              the episode's private folders
 //   ${cwd}                          the directory where ingot was started
+//   ${config_dir}                   the folder of the configuration file; replaced in all keys when the file is loaded
 //   ${mcp.servers} ${mcp.gemini} ${mcp.opencode} ${mcp.codex}   the servers in `mcp`, for configuration files
 struct RecipeOptions {
   std::string name = "default";  // unique, not empty

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -14,6 +15,24 @@ namespace {
 
 std::string Place(const std::string& file, const YAML::Node& node) {
   return node.Mark().is_null() ? file : absl::StrCat(file, ":", node.Mark().line + 1);
+}
+
+// Returns the text with each variable's value, except after another '$'. Values are not searched again.
+std::string Replaced(const std::string& text, const std::map<std::string, std::string>& variables) {
+  std::string replaced;
+  for (size_t at = 0; at < text.size();) {
+    const auto begins = [&](const auto& variable) {
+      return text.compare(at, variable.first.size(), variable.first) == 0;
+    };
+    const auto found = std::find_if(variables.begin(), variables.end(), begins);
+    if (found == variables.end() || (at > 0 && text[at - 1] == '$')) {
+      replaced += text[at++];
+    } else {
+      replaced += found->second;
+      at += found->first.size();
+    }
+  }
+  return replaced;
 }
 
 // Returns "a section with the keys a, b, c and 4 more" for those of `keys` that are in the section. Subsections count
@@ -54,6 +73,15 @@ Schema::~Schema() = default;
 Schema::Schema(Schema&&) noexcept = default;
 Schema& Schema::operator=(Schema&&) noexcept = default;
 
+void Schema::ReplaceVariables(YAML::Node node) const {
+  if (variables_.empty()) return;
+  if (node.IsScalar()) {
+    if (const std::string text = Replaced(node.Scalar(), variables_); text != node.Scalar()) node = text;
+  } else {
+    for (auto item : node) ReplaceVariables(node.IsMap() ? item.second : YAML::Node(item));
+  }
+}
+
 absl::Status Schema::LoadFile(const std::string& path) {
   const absl::StatusOr<std::string> text = ReadFile(path);
   if (!text.ok()) return Annotate(text.status(), "the configuration file");
@@ -75,6 +103,7 @@ absl::Status Schema::LoadText(const std::string& text, const std::string& file_n
   if (documents.empty()) return absl::OkStatus();
   const YAML::Node& root = documents[0];
   if (!root.IsMap()) return absl::InvalidArgumentError(absl::StrCat(file_name, ":1: expected a mapping of keys"));
+  ReplaceVariables(root);
   return Load(root, "", file_name);
 }
 
@@ -229,7 +258,8 @@ absl::Status Schema::Set(const std::string& assignment) {
   const std::string key = assignment.substr(0, equals);
   const std::string origin = absl::StrCat("--set ", Shown(key));
   if (const auto word = shorthands_.find(key); word != shorthands_.end()) {
-    return SetByShorthand(word->second, YAML::Node(assignment.substr(equals + 1)), origin, origin);
+    return SetByShorthand(word->second, YAML::Node(Replaced(assignment.substr(equals + 1), variables_)), origin,
+                          origin);
   }
   Entry* const entry = FindEntry(key);
   ListEntry* const list = FindList(key);
@@ -248,6 +278,7 @@ absl::Status Schema::Set(const std::string& assignment) {
     return absl::InvalidArgumentError(absl::StrCat(origin, ": malformed YAML: ", Shown(error.msg)));
   }
   if (value.IsNull()) value = YAML::Node("");
+  ReplaceVariables(value);
   if (list != nullptr) return LoadList(*list, value, origin, origin, origin);
   return SetEntry(*entry, value, origin, origin);
 }

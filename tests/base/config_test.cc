@@ -103,6 +103,27 @@ TEST(ConfigTest, AShorthandSetsOneKeyOfItsSection) {
   EXPECT_THAT(std::string(bind(from_file).LoadText("run: [a]", "run.yaml").message()), HasSubstr("a mapping of keys"));
 }
 
+TEST(ConfigTest, ReplacesVariablesInEveryValueOfFilesAndOverrides) {
+  Options options;
+  Schema schema = Bind(options);
+  schema.Define("dir", "/a: {b}/${dir}");
+  ASSERT_TRUE(schema
+                  .LoadText(R"(
+run: {name: "${dir}/x", words: ["${dir}", "$${dir}", "${other}"], env: {"${dir}": "-${dir}${dir}-"}}
+agents: {recipes: [{name: "${dir}"}]}
+)",
+                            "run.yaml")
+                  .ok());
+  EXPECT_EQ(options.name, "/a: {b}/${dir}/x") << "a value is text, and not searched again";
+  EXPECT_EQ(options.words, (std::vector<std::string>{"/a: {b}/${dir}", "$${dir}", "${other}"}));
+  EXPECT_EQ(options.env, (std::map<std::string, std::string>{{"${dir}", "-/a: {b}/${dir}/a: {b}/${dir}-"}}));
+  EXPECT_EQ(options.recipes[0].name, "/a: {b}/${dir}");
+  ASSERT_TRUE(schema.Set("run.name='${dir}'").ok());
+  EXPECT_EQ(options.name, "/a: {b}/${dir}");
+  const absl::Status named = schema.LoadText("trainer:\n  total_steps: ${dir}\n", "run.yaml");
+  EXPECT_THAT(std::string(named.message()), HasSubstr("run.yaml:2: trainer.total_steps"));
+}
+
 TEST(ConfigTest, NamesTheDifferencesFromASchemaOfTheSameKeys) {
   Options ours, theirs;
   Schema schema = Bind(ours), other = Bind(theirs);

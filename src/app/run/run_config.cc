@@ -1,7 +1,9 @@
 #include "app/run/run_config.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
+#include <system_error>
 #include <thread>
 
 #include "app/run/named_models.h"
@@ -12,6 +14,8 @@
 
 namespace ingot::app {
 namespace {
+
+namespace fs = std::filesystem;
 
 // Returns the key for `data: FILE`, depending on whether the file's first line is a preference pair or a conversation.
 absl::StatusOr<std::string> SupervisedKeyOf(const std::string& path) {
@@ -325,9 +329,16 @@ CoreBudget SplitCores(const RunConfig& config) {
   return cores;
 }
 
+std::string ConfigDir(const std::string& path) {
+  std::error_code error;
+  const fs::path file = fs::absolute(path, error);
+  return (error ? fs::path(path) : file).lexically_normal().parent_path().string();
+}
+
 absl::StatusOr<LoadedConfig> LoadRunConfig(const std::string& path, const std::vector<std::string>& overrides) {
   LoadedConfig loaded{std::make_unique<RunConfig>(), base::Schema()};
   loaded.schema = BindSchema(*loaded.config);
+  loaded.schema.Define("config_dir", ConfigDir(path));
   INGOT_RETURN_IF_ERROR(loaded.schema.LoadFile(path));
   for (const std::string& assignment : overrides) INGOT_RETURN_IF_ERROR(loaded.schema.Set(assignment));
   INGOT_RETURN_IF_ERROR(ExpandPreset(loaded.schema, loaded.config->trainer.preset));

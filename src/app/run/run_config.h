@@ -77,6 +77,9 @@ struct RunConfig {
 void Bind(base::Schema& schema, RunConfig& config);
 base::Schema BindSchema(RunConfig& config);
 
+// Returns the absolute folder of a configuration file, which values in it and in overrides can use as ${config_dir}.
+std::string ConfigDir(const std::string& path);
+
 // A configuration and the schema that set it. LoadRunConfig reads the file, applies the overrides, derives dependent
 // values, and validates. Errors name the key and where it was set.
 struct LoadedConfig {

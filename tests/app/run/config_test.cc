@@ -27,6 +27,21 @@ absl::StatusOr<LoadedConfig> Load(const std::string& text, const std::vector<std
   return loaded;
 }
 
+TEST(ConfigDir, IsTheAbsoluteFolderOfTheFileForItsValuesAndForOverrides) {
+  const auto loaded = Load(
+      "data:\n  tasks: \"${config_dir}/tasks.jsonl\"\nagents:\n  recipes:\n    - name: a\n      command: "
+      "[\"${config_dir}/agent\"]\n",
+      {"run.root=${config_dir}/runs"});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const std::string folder = ConfigDir(testing::TempDir() + "/run.yaml");
+  EXPECT_EQ(loaded->config->tasks, folder + "/tasks.jsonl");
+  EXPECT_EQ(loaded->config->agents.recipes[0].command[0], folder + "/agent");
+  EXPECT_EQ(loaded->config->root, folder + "/runs");
+  EXPECT_EQ(loaded->config->datapool.path, folder + "/runs/run/pool");
+  EXPECT_THAT(ConfigDir("demo/../run.yaml"), ConfigDir("run.yaml"));
+  EXPECT_EQ(ConfigDir("/a/b/run.yaml"), "/a/b");
+}
+
 TEST(Presets, AllLoad) {
   for (const std::string& name : trainer::PresetNames()) {
     const auto loaded = Load(kAgents, {"trainer.preset=" + name});

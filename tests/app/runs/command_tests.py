@@ -117,11 +117,13 @@ def case_init(binary, _, folder):
     env = {**os.environ, "PATH": f"{folder}/bin:{os.environ['PATH']}"}
     said = run([binary, "init", "it's a run"], folder)
     hint = said.strip().split(": ", 1)[1]
-    if not hint.endswith(f" && {shlex.quote(binary)} train run.yaml"):
+    if shlex.split(hint) != [binary, "train", "it's a run/run.yaml"]:
         raise SystemExit(f"FAILED: init says {said}")
     said = run(["sh", "-c", f"{hint} {' '.join(TINY)} scheduler.total_steps=1"], folder, env=env)
     place = pathlib.Path(folder, "it's a run")
-    run_next(said, place)
+    if pathlib.Path(folder, "runs").exists():
+        raise SystemExit("FAILED: a run outside the folder of its configuration")
+    run_next(said, folder)
     rows = [json.loads(line) for line in (place / "runs/it-s-a-run/metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     if sum("actor/loss" in row for row in rows) != 1 or not any("eval/reward_mean" in row for row in rows):
         raise SystemExit(f"FAILED: the folder's run has {len(rows)} rows")

@@ -68,8 +68,9 @@ std::string WithName(std::string_view text, const std::string& name) {
 }
 
 std::string RunYaml(const std::string& name, InitReward reward) {
-  const char* const verifier = reward == InitReward::kPython ? "{kind: python, python: {function: rewards.py:score}}"
-                                                             : R"({kind: exact, expected: "${task.answer}"})";
+  const char* const verifier = reward == InitReward::kPython
+                                   ? R"({kind: python, python: {function: "${config_dir}/rewards.py:score"}})"
+                                   : R"({kind: exact, expected: "${task.answer}"})";
   return absl::StrReplaceAll(WithName(templates::kRunYaml, name), {{"@VERIFIER@", verifier}});
 }
 
@@ -125,10 +126,8 @@ absl::Status WriteInitFiles(const std::string& folder, InitReward reward) {
 
 std::string InitHint(const std::string& folder, const std::string& program) {
   const std::string shown = base::Printable(folder.starts_with('-') ? "./" + folder : folder);
-  const bool is_path = program.find('/') != std::string::npos;
-  const std::string called = is_path ? fs::absolute(program).lexically_normal().string() : program;
-  return absl::StrCat(shown, " holds a small run: cd ", Quoted(shown), " && ", Quoted(base::Printable(called)),
-                      " train run.yaml\n");
+  const std::string file = (fs::path(shown) / "run.yaml").lexically_normal().string();
+  return absl::StrCat(shown, " holds a small run: ", Quoted(base::Printable(program)), " train ", Quoted(file), "\n");
 }
 
 }  // namespace ingot::app

@@ -21,9 +21,8 @@ std::vector<std::pair<std::string, std::string>> InitFiles(const std::string& na
 // with one of the names, or UNAVAILABLE if the folder or a file cannot be written.
 absl::Status WriteInitFiles(const std::string& folder, InitReward reward = InitReward::kExact);
 
-// Returns the next step as a shell command: "FOLDER holds a small run: cd FOLDER && PROGRAM train run.yaml", with both
-// names quoted. `program` is how this program was called. If it is a path, it is shown as an absolute path, because the
-// user changes directories.
+// Returns the next step as a shell command: "FOLDER holds a small run: PROGRAM train FOLDER/run.yaml", with both names
+// quoted. `program` is how this program was called.
 std::string InitHint(const std::string& folder, const std::string& program);
 
 }  // namespace ingot::app

@@ -34,7 +34,7 @@ TEST(Init, APythonRewardIsAFileThatTheConfigurationNames) {
   const datapool::testing::TempDir dir;
   const std::string folder = dir.path() + "/run";
   ASSERT_TRUE(WriteInitFiles(folder, InitReward::kPython).ok());
-  EXPECT_THAT(base::ReadFile(folder + "/run.yaml").value(), HasSubstr("function: rewards.py:score"));
+  EXPECT_THAT(base::ReadFile(folder + "/run.yaml").value(), HasSubstr("function: \"${config_dir}/rewards.py:score\""));
   EXPECT_THAT(base::ReadFile(folder + "/rewards.py").value(), HasSubstr("def score(task, answer):"));
   for (const auto& [name, content] : InitFiles("run")) EXPECT_NE(name, "rewards.py");
 }
@@ -75,17 +75,16 @@ TEST(Init, ItsHeldOutTasksAreInNoTraining) {
 }
 
 TEST(InitHint, IsACommandThatAShellTakesApartRightly) {
-  EXPECT_EQ(InitHint("runs/a", "ingot"), "runs/a holds a small run: cd runs/a && ingot train run.yaml\n");
-  EXPECT_THAT(InitHint("it's a run", "ingot"), HasSubstr("cd 'it'\\''s a run' && ingot train run.yaml\n"));
-  EXPECT_THAT(InitHint("$(rm x)", "ingot"), HasSubstr("cd '$(rm x)' && "));
-  EXPECT_THAT(InitHint("-", "ingot"), HasSubstr("cd ./- && ")) << "cd - is the folder before";
-  EXPECT_THAT(InitHint("-x", "ingot"), HasSubstr("cd ./-x && "));
+  EXPECT_EQ(InitHint("runs/a", "ingot"), "runs/a holds a small run: ingot train runs/a/run.yaml\n");
+  EXPECT_EQ(InitHint(".", "ingot"), ". holds a small run: ingot train run.yaml\n");
+  EXPECT_THAT(InitHint("it's a run", "ingot"), HasSubstr("ingot train 'it'\\''s a run/run.yaml'\n"));
+  EXPECT_THAT(InitHint("$(rm x)", "ingot"), HasSubstr("ingot train '$(rm x)/run.yaml'"));
+  EXPECT_THAT(InitHint("-x", "ingot"), HasSubstr("train ./-x/run.yaml")) << "-x/run.yaml is an option";
 }
 
-TEST(InitHint, NamesTheProgramAsItWasCalledSoThatItIsFoundInTheFolder) {
-  EXPECT_THAT(InitHint("a", "/opt/my ingot"), HasSubstr("&& '/opt/my ingot' train run.yaml\n"));
-  const std::string here = std::filesystem::current_path().string();
-  EXPECT_THAT(InitHint("a", "build/release/ingot"), HasSubstr("&& " + here + "/build/release/ingot train run.yaml\n"));
+TEST(InitHint, NamesTheProgramAsItWasCalled) {
+  EXPECT_THAT(InitHint("a", "/opt/my ingot"), HasSubstr(": '/opt/my ingot' train a/run.yaml\n"));
+  EXPECT_THAT(InitHint("a", "build/release/ingot"), HasSubstr(": build/release/ingot train a/run.yaml\n"));
 }
 
 }  // namespace
