@@ -99,7 +99,7 @@ absl::Status Follower::Send(FollowedLogger& followed) {
 }
 
 absl::Status Follower::SendEvaluations(Logger& logger, std::span<const view::Row> rows) {
-  if (!logger.wants_groups() || pool_ == nullptr) return absl::OkStatus();
+  if (!logger.wants_evaluations() || pool_ == nullptr) return absl::OkStatus();
   for (const view::Row& row : rows) {
     if (!row.Has("eval/reward_mean")) continue;
     const auto version = static_cast<int64_t>(row.Get("eval/version", static_cast<double>(row.step)));
@@ -115,6 +115,7 @@ absl::Status Follower::SendEvaluations(Logger& logger, std::span<const view::Row
       INGOT_RETURN_IF_ERROR(trees.status());
       INGOT_RETURN_IF_ERROR(logger.Group(*trees, unjournalled));
     }
+    INGOT_RETURN_IF_ERROR(logger.Evaluated(row));
   }
   return absl::OkStatus();
 }

@@ -1,7 +1,7 @@
 // Loggers send a run's record to external tracking servers. They follow the run's files and pool, so they never delay
 // its training.
 //
-//   RUN/metrics.jsonl ──rows───▶ Mlflow, Trackio
+//   RUN/metrics.jsonl ──rows───▶ Mlflow, Trackio, Wandb (also the samples of evaluations)
 //   pool, journal     ──groups─▶ Otlp (traces, including steps and evaluations)
 //
 // A logger receives everything in order. After an error or a crash, it may receive the same data more than once.
@@ -34,6 +34,9 @@ class Logger {
   // journal, so their JournalGroup has only the id.
   virtual bool wants_groups() const { return false; }
   virtual absl::Status Group(const v1::Group&, const view::JournalGroup&) { return absl::OkStatus(); }
+  // Whether Group also receives an evaluation's groups. Evaluated follows the last one, with the evaluation's row.
+  virtual bool wants_evaluations() const { return wants_groups(); }
+  virtual absl::Status Evaluated(const view::Row&) { return absl::OkStatus(); }
   // Called when the run has ended. The argument is true if it ended normally.
   virtual absl::Status End(bool) { return absl::OkStatus(); }
 };

@@ -67,7 +67,7 @@ TABLE = {
     "gateway/prompt": BASE + ("tree", "text", "proto") + GATEWAY_VALUES,
     "trainer": BASE + ("tree", "model", "kernels", "kernels/torch", "weights", "dataset", "text", "proto", "torch"),
     "view": BASE + ("tree", "text", "proto", "http", "datapool/client.h"),
-    "loggers": BASE + ("view", "tree", "proto", "datapool/client.h"),
+    "loggers": BASE + ("sandbox", "view", "tree", "proto", "datapool/client.h"),
     "agents": BASE + ("http", "reward", "sandbox", "proto"),
 }
 # The floors inside a folder, lowest first: a file includes its own folder there and those of lower floors. Files of src/app/

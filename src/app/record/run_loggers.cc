@@ -9,6 +9,8 @@
 #include "loggers/mlflow.h"
 #include "loggers/otlp.h"
 #include "loggers/trackio.h"
+#include "loggers/wandb.h"
+#include "reward/python/python_options.h"
 
 namespace ingot::app {
 namespace {
@@ -32,6 +34,20 @@ std::string StateOf(const std::string& folder, const std::string& name) {
   if (!text.ok()) return "";
   const absl::StatusOr<loggers::Place> place = loggers::ReadPlace(*text);
   return place.ok() ? place->state : "";
+}
+
+absl::StatusOr<std::unique_ptr<loggers::Logger>> WandbOf(const RunConfig& config, const RunDir& dir,
+                                                         const std::string& effective_yaml, const std::string& state) {
+  const LoggerOptions& options = config.loggers;
+  loggers::WandbOptions wandb;
+  INGOT_ASSIGN_OR_RETURN(wandb.key, KeyIn(options.wandb_key_file));
+  wandb.python = config.python.empty() ? reward::UserPython() : config.python;
+  wandb.project = options.wandb_project;
+  wandb.entity = options.wandb_entity;
+  wandb.mode = options.wandb_mode;
+  wandb.folder = dir.path();
+  wandb.output = dir.logs() + "/wandb.log";
+  return std::make_unique<loggers::Wandb>(std::move(wandb), config.name, effective_yaml, state);
 }
 
 }  // namespace
@@ -61,6 +77,10 @@ absl::StatusOr<std::unique_ptr<loggers::Follower>> FollowRun(const RunConfig& co
     INGOT_ASSIGN_OR_RETURN(std::string key, KeyIn(options.otlp_key_file));
     list.push_back(
         std::make_unique<loggers::Otlp>(loggers::OtlpOptions{options.otlp_url, std::move(key)}, config.name, PostJson));
+  }
+  if (!options.wandb_project.empty()) {
+    INGOT_ASSIGN_OR_RETURN(auto wandb, WandbOf(config, dir, effective_yaml, StateOf(folder, "wandb")));
+    list.push_back(std::move(wandb));
   }
   if (list.empty()) return nullptr;
   loggers::FollowerOptions follower;

@@ -51,7 +51,11 @@ std::vector<std::string> FilesOfRun(const RunConfig& config) {
                                     config.cluster.token_file,
                                     config.cluster.tls_key,
                                     config.cluster.registry.password_file,
-                                    config.cluster.registry.key};
+                                    config.cluster.registry.key,
+                                    config.loggers.mlflow_key_file,
+                                    config.loggers.trackio_key_file,
+                                    config.loggers.otlp_key_file,
+                                    config.loggers.wandb_key_file};
   for (const auto& [name, paths] : config.eval.Files()) files.insert(files.end(), paths.begin(), paths.end());
   files.insert(files.end(), config.more_tasks.begin(), config.more_tasks.end());
   for (const gateway::ModelOptions& model : config.gateway.models) {

@@ -16,6 +16,13 @@ void Bind(base::Schema& schema, LoggerOptions& o) {
                "OpenTelemetry collector to send a span to for each step, episode, call, and grading (OTLP/HTTP, JSON); "
                "empty: none");
   schema.Field("otlp.key_file", &o.otlp_key_file, "file with the collector's bearer key; empty: none");
+  schema.Field("wandb.project", &o.wandb_project,
+               "W&B project that gets the record, through the package wandb of the interpreter in python; empty: none");
+  schema.Field("wandb.entity", &o.wandb_entity, "user or team of the project; empty: the account's default");
+  schema.Choice("wandb.mode", &o.wandb_mode, {"auto", "online", "offline"},
+                "offline: only files in RUN/wandb, which `wandb sync` sends; auto: the variable WANDB_MODE, or online");
+  schema.Field("wandb.key_file", &o.wandb_key_file,
+               "file with the W&B API key; empty: the variable WANDB_API_KEY, or the login of `wandb login`");
 }
 
 void Bind(base::Schema& schema, PageOptions& o) {

@@ -13,11 +13,12 @@ class Schema;
 
 namespace ingot::app {
 
-// Servers that receive a run's record. Empty URL = disabled.
+// Servers that receive a run's record. Empty URL, or empty project of W&B = disabled.
 struct LoggerOptions {
   std::string mlflow_url, mlflow_experiment = "ingot", mlflow_key_file;
   std::string trackio_url, trackio_project = "ingot", trackio_key_file;
   std::string otlp_url, otlp_key_file;
+  std::string wandb_project, wandb_entity, wandb_mode = "auto", wandb_key_file;
 };
 
 // The run's web page. Uses the TLS settings in `http`.

@@ -1,0 +1,62 @@
+// A child process that answers numbered lines. Its stdin is a socket for both directions. Each request is a JSON object
+// with a field "n", and the reply to it is a JSON object with the same "n", and "error" if the request failed.
+//
+//   Ask ──{"n": 4, ..}──▶ socket ──▶ the program ──{"n": 4}──▶ Ask returns
+//
+// A reply that comes after its request's deadline is skipped. At most one request is partly written, so a program that
+// does not read costs no memory. Not thread safe.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/json.h"
+#include "base/status.h"
+
+namespace ingot::loggers {
+
+struct LineProcessOptions {
+  std::string name;               // for errors
+  std::vector<std::string> argv;  // argv[0] is looked up in the PATH of `env`
+  std::map<std::string, std::string> env;
+  std::string output;  // file that gets its stdout and stderr, appended; empty = /dev/null
+};
+
+class LineProcess {
+ public:
+  explicit LineProcess(LineProcessOptions options) : options_(std::move(options)) {}
+  ~LineProcess();  // kills the process
+  LineProcess(const LineProcess&) = delete;
+  LineProcess& operator=(const LineProcess&) = delete;
+
+  // Starts the process, which inherits no descriptors. Returns the errors of sandbox::Spawn.
+  absl::Status Start();
+  bool running() const { return pid_ > 0; }
+
+  // Returns the reply to `request`, to which "n" is added. Returns DEADLINE_EXCEEDED if it has not come after `timeout`,
+  // INTERNAL with the program's words if it could not do it, and ABORTED with the exit status if the process has ended.
+  absl::StatusOr<base::json::object> Ask(base::json::object request, std::chrono::milliseconds timeout);
+
+  // Closes the process's stdin, and kills it if it has not ended after `timeout`. Does nothing if it is not running.
+  void Stop(std::chrono::milliseconds timeout);
+
+ private:
+  using Time = std::chrono::steady_clock::time_point;
+  absl::Status Flush(Time end);                      // writes unsent_
+  absl::StatusOr<std::string> ReadLine(Time end);    // without its line feed
+  absl::Status Await(short events, Time end) const;  // poll(2); returns DEADLINE_EXCEEDED
+  absl::Status Ended();                              // reaps the process and describes its end
+
+  const LineProcessOptions options_;
+  pid_t pid_ = 0;  // 0 = not running
+  base::Fd socket_;
+  int64_t asked_ = 0;  // "n" of the last request
+  std::string unsent_, received_;
+};
+
+}  // namespace ingot::loggers

@@ -1,0 +1,10 @@
+// The program of W&B's helper process. The build generates the definition from src/loggers/wandb_helper.py.
+#pragma once
+
+#include <string_view>
+
+namespace ingot::loggers {
+
+extern const std::string_view kWandbHelper;
+
+}  // namespace ingot::loggers
