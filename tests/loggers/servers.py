@@ -1,17 +1,15 @@
 #!/usr/bin/env python3
 """A real run's record in the servers of its loggers: servers.py BINARY SOURCE_DIR [OTELCOL].
 
-Starts MLflow and Trackio from the Python that runs this (pip install mlflow trackio wandb), and an OpenTelemetry collector with an OTLP receiver
+Starts MLflow and Trackio from the Python that runs this (pip install mlflow trackio), and an OpenTelemetry collector with an OTLP receiver
 and the debug exporter. OTELCOL names its program; without it Go builds one of the collector's own modules (collector/). Without Go the traces are left
-out, and the last line says so. Trains a few steps and asks each server what it got. The record also becomes an offline run of W&B, whose file is
-read back.
+out, and the last line says so. Trains a few steps and asks each server what it got.
 """
 import json
 import os
 import pathlib
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
@@ -19,7 +17,7 @@ import time
 import urllib.request
 
 TESTS = pathlib.Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(TESTS), str(TESTS / "app")]
+sys.path[:0] = [str(TESTS), str(TESTS / "app" / "runs")]
 import ingot_runs  # noqa: E402
 from free_ports import free_port  # noqa: E402
 from ingot_runs import check  # noqa: E402
@@ -105,7 +103,6 @@ def main():
             rows = [row for row in ingot.metrics("logged") if "reward/mean" in row]
             check_mlflow(mlflow, rows)
             check_trackio(trackio, rows)
-            check_wandb(source, f"{folder}/logged", ingot.metrics("logged"))
             if otelcol:
                 check_otlp(logs["otel"], ingot, rows)
         finally:
@@ -138,34 +135,6 @@ def check_trackio(url, rows):
     found = {one["step"]: one["value"] for one in values}
     check(found == {row["step"]: row["reward/mean"] for row in rows}, f"Trackio has {found}")
     print(f"Trackio has {len(found)} steps")
-
-
-def wandb_records(path):
-    """The records of a .wandb file: LevelDB's log format behind seven bytes of header."""
-    from wandb.proto import wandb_internal_pb2
-    data, at, whole = path.read_bytes(), 7, b""
-    while at + 7 <= len(data):
-        if 32768 - at % 32768 < 7:  # no room for a head in this block
-            at += 32768 - at % 32768
-            continue
-        _, size, kind = struct.unpack("<IHB", data[at:at + 7])
-        whole, at = whole + data[at + 7:at + 7 + size], at + 7 + size
-        if kind in (1, 4):  # a whole record, or the last part of one
-            yield wandb_internal_pb2.Record.FromString(whole)
-            whole = b""
-
-
-def check_wandb(source, folder, rows):
-    """examples/python/to_wandb.py makes an offline run with every number of the record."""
-    subprocess.run([sys.executable, f"{source}/examples/python/to_wandb.py", folder], check=True, capture_output=True, timeout=600)
-    records = list(wandb_records(next(pathlib.Path(folder, "wandb").glob("offline-run-*/*.wandb"))))
-    found = [{item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in record.history.item}
-             for record in records if record.HasField("history")]
-    wanted = [{key: value for key, value in row.items() if isinstance(value, (int, float))} for row in rows]
-    lost = [key for ours, theirs in zip(wanted, found) for key, value in ours.items() if theirs.get(key) != value]
-    check(len(found) == len(wanted) and not lost, f"W&B's file has {len(found)} of {len(wanted)} rows, and not {lost[:5]}")
-    check(any(record.HasField("exit") and record.exit.exit_code == 0 for record in records), "W&B's run has no end")
-    print(f"W&B's offline run has {sum(map(len, wanted))} numbers of {len(found)} rows")
 
 
 def check_otlp(log, ingot, rows):
