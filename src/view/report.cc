@@ -5,7 +5,6 @@
 #include <set>
 
 #include "base/log.h"
-#include "base/printable.h"
 #include "tree/episode_return.h"
 #include "tree/render.h"
 #include "view/accounts.h"
@@ -37,12 +36,6 @@ std::string Head(const std::string& title) {
          HtmlText(title) + "</title>\n" + kStyle + "</head><body>\n<h1>" + HtmlText(title) + "</h1>\n";
 }
 constexpr char kFoot[] = "</body></html>\n";
-
-std::string Interval(const Estimate& estimate) {
-  if (estimate.values == 0) return "–";
-  if (estimate.values < 2) return fmt::format("{:.4g}", estimate.mean);
-  return fmt::format("{:.4g} ({:.4g} to {:.4g})", estimate.mean, estimate.low, estimate.high);
-}
 
 struct Chart {
   const char* title;
@@ -141,7 +134,7 @@ absl::StatusOr<std::string> Evaluations(const ReportInput& run) {
     Estimate estimate = EstimateOf(tasks);
     if (tasks.empty()) estimate = {mean, mean, mean, 1};
     html += fmt::format("<tr><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>", version,
-                        Interval(estimate), tasks.empty() ? "trees deleted" : std::to_string(tasks.size()));
+                        IntervalText(estimate), tasks.empty() ? "trees deleted" : std::to_string(tasks.size()));
     const auto by_k = passes.find(version);
     for (const int64_t k : ks) {
       const bool has = by_k != passes.end() && by_k->second.contains(k);
@@ -200,7 +193,7 @@ std::string Figures(const ReportInput& run) {
   const std::vector<Row> newest = run.rows->Last("perf/step_seconds", 10);
   if (!newest.empty()) {
     rows += Figure("steps", std::to_string(newest.back().step + 1));
-    rows += Figure("reward of the last ten steps, 95 %", Interval(LastReward(*run.rows, 10)));
+    rows += Figure("reward of the last ten steps, 95 %", IntervalText(LastReward(*run.rows, 10)));
     if (run.no_pool.empty()) {
       rows += Figure("groups trained, dropped, failed",
                      fmt::format("{}, {}, {}", run.journal->Count(GroupState::kTrained),
@@ -221,24 +214,6 @@ std::string Figures(const ReportInput& run) {
   return rows.empty() ? "<p>The record has no step.</p>\n" : "<table>" + rows + "</table>\n";
 }
 
-std::string Differences(const ComparedRun& run, const std::string& first) {
-  constexpr size_t kMaxBytes = 100;  // limit on a value
-  if (run.differences.empty()) return "";
-  std::string text = fmt::format("{}: {} key{} from {}\n", run.name, run.differences.size(),
-                                 run.differences.size() == 1 ? " differs" : "s differ", first);
-  bool terms = false;
-  for (const ComparedRun::KeyDifference& one : run.differences) {
-    text += fmt::format("  {}: {}, in {} {}\n", one.key, base::Printable(one.own, {.max_bytes = kMaxBytes}), first,
-                        base::Printable(one.first, {.max_bytes = kMaxBytes}));
-    terms = terms || one.key == "rewards.terms";
-  }
-  if (terms) {
-    text += fmt::format("  the rewards of {} and {} have different terms: compare their evaluations instead\n",
-                        run.name, first);
-  }
-  return text;
-}
-
 }  // namespace
 
 absl::StatusOr<std::string> ReportHtml(const ReportInput& run) {
@@ -249,48 +224,6 @@ absl::StatusOr<std::string> ReportHtml(const ReportInput& run) {
   html += "<h2>Configuration</h2>\n<details><summary>run.yaml as it took effect</summary><pre>" + HtmlText(run.config) +
           "</pre></details>\n";
   return html + kFoot;
-}
-
-std::string CompareText(const std::vector<ComparedRun>& runs) {
-  size_t width = 3;
-  for (const ComparedRun& run : runs) width = std::max(width, run.name.size());
-  std::string text =
-      fmt::format("{:<{}}  {:>6}  {:<30}  {:<34}  {}\n", "run", width, "steps", "reward, last ten steps (95 %)",
-                  "newest evaluation (95 % over tasks)", "difference from the first");
-  for (const ComparedRun& run : runs) {
-    const std::vector<Row> last = run.rows->Last("perf/step_seconds", 1);
-    std::string evaluated = "–", difference = "–";
-    if (run.evaluated_version >= 0) {
-      const Estimate estimate = run.tasks.empty()
-                                    ? Estimate{run.evaluated_mean, run.evaluated_mean, run.evaluated_mean, 1}
-                                    : EstimateOf(run.tasks);
-      evaluated = fmt::format("{}, version {}", Interval(estimate), run.evaluated_version);
-    }
-    if (&run != &runs.front()) {
-      const std::optional<Estimate> between = DifferenceOf(runs.front().tasks, run.tasks);
-      if (between) difference = fmt::format("{}, {} tasks", Interval(*between), between->values);
-    }
-    text +=
-        fmt::format("{:<{}}  {:>6}  {:<30}  {:<34}  {}\n", run.name, width, last.empty() ? 0 : last.front().step + 1,
-                    Interval(LastReward(*run.rows, 10)), evaluated, difference);
-  }
-  for (const ComparedRun& run : runs) {
-    const std::map<int64_t, std::map<int64_t, double>> passes = EvaluatedPasses(*run.rows);
-    const auto newest = passes.find(run.evaluated_version);
-    if (newest == passes.end()) continue;
-    text += fmt::format("{}: version {}", run.name, newest->first);
-    for (const auto& [k, pass] : newest->second) text += fmt::format(", pass@{} {:.4g}", k, pass);
-    text += "\n";
-  }
-  for (const ComparedRun& run : runs) {
-    const std::optional<Row> step = NewestSupervised(*run.rows);
-    if (!step) continue;
-    text += fmt::format("{}: {} supervised steps", run.name, step->step + 1);
-    for (const auto& [name, value] : SupervisedFigures(*step)) text += fmt::format(", {} {}", name, value);
-    text += "\n";
-  }
-  for (const ComparedRun& run : runs) text += Differences(run, runs.front().name);
-  return text;
 }
 
 std::string CompareHtml(const std::vector<ComparedRun>& runs) {

@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "text/tokenizer/tokenizer.h"
+#include "view/comparison.h"
 #include "view/evaluation.h"
 #include "view/journal.h"
 #include "view/rows.h"
@@ -29,26 +30,7 @@ struct ReportInput {
 // last batch. For a run without a pool, renders only the metrics in its records. Errors come from the pool.
 absl::StatusOr<std::string> ReportHtml(const ReportInput& run);
 
-// One run in a comparison.
-struct ComparedRun {
-  std::string name;
-  const Rows* rows = nullptr;
-  int64_t evaluated_version = -1;  // the newest evaluated version; -1 = none
-  double evaluated_mean = 0;       // mean reward from the record
-  TaskRewards tasks = {};          // from that evaluation; empty = its trees are not stored
-  const Rows* warm_start = nullptr;
-  // The configuration keys that differ from the first run, with both values as YAML.
-  struct KeyDifference {
-    std::string key, first, own;
-  };
-  std::vector<KeyDifference> differences = {};
-};
-
-// Returns a table for a terminal: the reward over the last steps, the newest evaluation with its interval, and its
-// difference from the first run, paired by task. Below the table, each supervised run has a line with its newest step's
-// metrics, followed by the configuration keys that differ.
-std::string CompareText(const std::vector<ComparedRun>& runs);
-// Returns the same comparison as HTML, with the runs' curves on shared axes.
+// Returns CompareText as HTML, with the runs' curves on shared axes.
 std::string CompareHtml(const std::vector<ComparedRun>& runs);
 
 }  // namespace ingot::view

@@ -1,6 +1,7 @@
 #include "view/run_index.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -42,10 +43,21 @@ object RunJson(const IndexedRun& run, const Rows& rows) {
   return fields;
 }
 
+object EstimateJson(const Estimate& estimate) {
+  return object{{"mean", estimate.mean}, {"low", estimate.low}, {"high", estimate.high}, {"values", estimate.values}};
+}
+
+value OptionalJson(const std::optional<Estimate>& estimate) {
+  return estimate ? value(EstimateJson(*estimate)) : value(nullptr);
+}
+
+constexpr std::string_view kOf = "/api/of/";
+
 }  // namespace
 
 absl::StatusOr<std::string> RunIndex::Answer(std::string_view target) {
   const std::string_view path = target.substr(0, target.find('?'));
+  if (path.starts_with(kOf)) return AnswerOf(target.substr(kOf.size()));
   const Query query = Query::Of(target);
   if (path == "/api/run") {
     INGOT_RETURN_IF_ERROR(query.Only({}));
@@ -57,8 +69,13 @@ absl::StatusOr<std::string> RunIndex::Answer(std::string_view target) {
     INGOT_ASSIGN_OR_RETURN(const value runs, Runs());
     return base::PrintJson(runs);
   }
+  if (path == "/api/compared") {
+    INGOT_RETURN_IF_ERROR(query.Only({"run", "first"}));
+    INGOT_ASSIGN_OR_RETURN(const value compared, Compared(query));
+    return base::PrintJson(compared);
+  }
   if (path != "/api/curves") {
-    return absl::NotFoundError("an index of runs has no such API path; `ingot view RUN` serves the page of one run");
+    return absl::NotFoundError("an index of runs has no such API path; those of a run are below /api/of/NAME/");
   }
   INGOT_RETURN_IF_ERROR(query.Only({"run", "names", "points"}));
   INGOT_ASSIGN_OR_RETURN(const value curves, Curves(query));
@@ -98,16 +115,71 @@ absl::StatusOr<value> RunIndex::Runs() {
   return object{{"runs", std::move(list)}, {"names", array(names.begin(), names.end())}};
 }
 
-absl::StatusOr<value> RunIndex::Curves(const Query& query) {
-  const std::string wanted = query.Text("run");
-  const std::vector<IndexedRun> runs = runs_();
-  const auto run =
-      std::find_if(runs.begin(), runs.end(), [&](const IndexedRun& one) { return SafeText(one.name) == wanted; });
-  if (run == runs.end()) {
-    return absl::NotFoundError(absl::StrCat("run: ", SafeText(folder_), " has no run '", SafeText(wanted), "'"));
+absl::StatusOr<IndexedRun> RunIndex::Find(const std::string& name) {
+  for (IndexedRun& run : runs_()) {
+    if (SafeText(run.name) == name) return std::move(run);
   }
-  INGOT_ASSIGN_OR_RETURN(const CurveQuery curve_query, CurveQuery::Of(query));
-  INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<Rows> rows, RowsOf(run->folder));
+  return absl::NotFoundError(
+      absl::StrCat("run: ", SafeText(folder_), " has no run '", SafeText(name), "'; it may have been removed"));
+}
+
+absl::StatusOr<std::string> RunIndex::AnswerOf(std::string_view target) {
+  const size_t slash = std::min(target.find('/'), target.size());
+  const std::string name = Query::Of("?name=" + std::string(target.substr(0, slash))).Text("name");
+  INGOT_ASSIGN_OR_RETURN(const IndexedRun run, Find(name));
+  absl::StatusOr<OpenedRun> opened = open_(run.folder);
+  if (!opened.ok()) return base::Annotate(opened.status(), SafeText(name));
+  return opened->answers->Answer("/api" + std::string(target.substr(slash)));
+}
+
+absl::StatusOr<RunIndex::Evaluated> RunIndex::EvaluatedOf(const IndexedRun& run) {
+  Evaluated evaluated;
+  INGOT_ASSIGN_OR_RETURN(evaluated.rows, RowsOf(run.folder));
+  evaluated.run.rows = evaluated.rows.get();
+  const std::vector<Row> newest = evaluated.rows->Last("eval/reward_mean", 1);
+  if (newest.empty()) return evaluated;
+  {
+    base::MutexLock lock(mu_);
+    const auto known = tasks_.find(run.folder);
+    if (known != tasks_.end() && known->second.time == newest.back().time) {
+      INGOT_RETURN_IF_ERROR(ReadEvaluation(nullptr, evaluated.run));
+      evaluated.run.tasks = known->second.tasks;
+      return evaluated;
+    }
+  }
+  const absl::StatusOr<OpenedRun> opened = open_(run.folder);
+  const auto pool = opened.ok() ? opened->pool() : opened.status();
+  absl::Status read = ReadEvaluation(pool.ok() ? pool->get() : nullptr, evaluated.run);
+  if (read.ok()) read = pool.status();
+  if (!read.ok()) evaluated.no_tasks = std::string(read.message());
+  if (read.ok() && evaluated.run.tasks.empty()) evaluated.no_tasks = "the evaluation's episodes are no longer stored";
+  if (!read.ok()) return evaluated;
+  base::MutexLock lock(mu_);
+  tasks_[run.folder] = {newest.back().time, evaluated.run.tasks};
+  return evaluated;
+}
+
+absl::StatusOr<value> RunIndex::Compared(const Query& query) {
+  INGOT_ASSIGN_OR_RETURN(const IndexedRun run, Find(query.Text("run")));
+  INGOT_ASSIGN_OR_RETURN(const Evaluated own, EvaluatedOf(run));
+  std::optional<Evaluated> first;
+  if (const std::string name = query.Text("first"); !name.empty() && name != query.Text("run")) {
+    INGOT_ASSIGN_OR_RETURN(const IndexedRun other, Find(name));
+    INGOT_ASSIGN_OR_RETURN(first, EvaluatedOf(other));
+  }
+  const ComparedFigures figures = FiguresOf(own.run, first ? &first->run : nullptr);
+  return object{{"steps", figures.steps},
+                {"reward", EstimateJson(figures.reward)},
+                {"version", own.run.evaluated_version},
+                {"evaluation", OptionalJson(figures.evaluation)},
+                {"no_interval", SafeText(own.no_tasks)},
+                {"difference", OptionalJson(figures.difference)}};
+}
+
+absl::StatusOr<value> RunIndex::Curves(const Query& query) {
+  INGOT_ASSIGN_OR_RETURN(const IndexedRun run, Find(query.Text("run")));
+  INGOT_ASSIGN_OR_RETURN(const CurveWish wish, CurveWish::Of(query));
+  INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<Rows> rows, RowsOf(run.folder));
   object curves;
   for (const std::string& name : curve_query.names)
     curves[SafeText(name)] = CurveJson(rows->CurveOf(name, curve_query.points));

@@ -34,9 +34,33 @@ class RunIndexTest : public ::testing::Test {
   }
   absl::StatusOr<std::string> Ask(const std::string& target) { return index_.Answer(target); }
 
+  // A run's page that answers with the target, and the pool of a small run with two evaluated tasks.
+  class Echo final : public Answers {
+   public:
+    absl::StatusOr<std::string> Answer(std::string_view target) override { return std::string(target); }
+    absl::StatusOr<std::string> EndUncalled(std::string_view, const std::string&) override { return "never"; }
+  };
+  absl::StatusOr<OpenedRun> Open(const std::string& folder) {
+    opened_.push_back(folder.substr(folder.rfind('/') + 1));
+    if (opened_.back() == "newer") return absl::FailedPreconditionError("run_format 99 is newer than this ingot");
+    return OpenedRun{std::make_shared<Echo>(), [this]() { return pool_; }};
+  }
+  void StoreEvaluation(int64_t version, const std::string& task, double reward) {
+    v1::StoreEpisodeRequest open = datapool::testing::Open(task + std::to_string(version), version << 20, 0);
+    open.mutable_episode()->set_purpose(v1::PURPOSE_EVAL);
+    open.mutable_episode()->mutable_ref()->set_group_id((version << 20) + static_cast<int64_t>(task.size()));
+    open.mutable_episode()->mutable_task()->set_task_id(task);
+    EXPECT_TRUE((*pool_)->StoreEpisode(open).ok());
+    v1::StoreEndRequest end = datapool::testing::End(open.episode().episode_id(), v1::EPISODE_FINISHED, reward);
+    EXPECT_TRUE((*pool_)->StoreEnd(end).ok());
+  }
+
   datapool::testing::TempDir dir_;
   std::vector<IndexedRun> runs_;
-  RunIndex index_{dir_.path(), [this] { return runs_; }};
+  std::vector<std::string> opened_;
+  absl::StatusOr<std::shared_ptr<datapool::Client>> pool_ =
+      std::shared_ptr(datapool::OpenPool(datapool::testing::QuickOptions(dir_.path() + "/pool")).value());
+  RunIndex index_{dir_.path(), [this] { return runs_; }, [this](const std::string& folder) { return Open(folder); }};
 };
 
 TEST_F(RunIndexTest, ListsTheRunsWithTheirNewestFigures) {
@@ -70,6 +94,50 @@ TEST_F(RunIndexTest, NothingOutsideTheListedRunsIsRead) {
   EXPECT_TRUE(absl::IsInvalidArgument(Ask("/api/curves?run=one&names=a&folder=/etc").status()));
   EXPECT_TRUE(absl::IsInvalidArgument(Ask("/api/curves?run=one&points=many").status()));
   EXPECT_FALSE(index_.EndUncalled("/api/end_uncalled?all=1", "key").ok());
+}
+
+TEST_F(RunIndexTest, TheAnswersOfARunAreThoseOfItsOwnPage) {
+  EXPECT_EQ(*Ask("/api/of/one/episodes?reward_min=0.5&of=x"), "/api/episodes?reward_min=0.5&of=x");
+  EXPECT_EQ(*Ask("/api/of/two%2C%20of%20%5Cx1b%5B31m/run"), "/api/run");
+  EXPECT_THAT(opened_, testing::ElementsAre("one", "two, of \x1b[31m"));
+  for (const char* target : {"/api/of/", "/api/of/three/run", "/api/of/../one/run", "/api/of/..%2Fone/run"}) {
+    EXPECT_TRUE(absl::IsNotFound(Ask(target).status())) << target;
+  }
+}
+
+TEST_F(RunIndexTest, ARunThatCannotBeOpenedSaysWhy) {
+  Add("newer", "");
+  const absl::Status status = Ask("/api/of/newer/run").status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("newer: run_format 99"));
+  runs_.erase(runs_.begin());  // removed while its page is open
+  EXPECT_THAT(std::string(Ask("/api/of/one/run").status().message()), HasSubstr("may have been removed"));
+}
+
+TEST_F(RunIndexTest, AComparisonHasIntervalsOverTasksAndReadsAnEvaluationOnce) {
+  for (const auto& [task, reward] : {std::pair("a", 1.0), {"bb", 0.0}, {"ccc", 1.0}, {"dddd", 0.0}}) {
+    StoreEvaluation(4, task, reward);
+    StoreEvaluation(6, task, 1.0);
+  }
+  Add("four", "{\"step\":4,\"time\":1,\"eval/reward_mean\":0.5,\"eval/version\":4}\n");
+  Add("six", "{\"step\":6,\"time\":1,\"eval/reward_mean\":1,\"eval/version\":6}\n");
+  const std::string compared = *Ask("/api/compared?run=six&first=four");
+  EXPECT_THAT(compared, HasSubstr(R"("version":6,"evaluation":{"mean":1.0,"low":0.51)"));
+  EXPECT_THAT(compared, HasSubstr(R"("difference":{"mean":0.5,"low":0.0,"high":1.0,"values":4})"));
+  EXPECT_EQ(*Ask("/api/compared?run=six&first=four"), compared);
+  EXPECT_THAT(opened_, testing::ElementsAre("six", "four"));
+  EXPECT_THAT(*Ask("/api/compared?run=six&first=six"), HasSubstr("\"difference\":null"));
+  EXPECT_THAT(*Ask("/api/compared?run=one"), HasSubstr(R"("evaluation":null)"));
+}
+
+TEST_F(RunIndexTest, AComparisonWithoutAPoolHasTheRecordedMeanAndTheReason) {
+  Add("four", "{\"step\":4,\"time\":1,\"eval/reward_mean\":0.5,\"eval/version\":4}\n");
+  EXPECT_THAT(*Ask("/api/compared?run=four"), HasSubstr("no longer stored"));
+  pool_ = absl::NotFoundError("the pool was removed");
+  Add("six", "{\"step\":6,\"time\":2,\"eval/reward_mean\":0.25,\"eval/version\":6}\n");
+  const std::string compared = *Ask("/api/compared?run=six");
+  EXPECT_THAT(compared, HasSubstr(R"("evaluation":{"mean":0.25,"low":0.25,"high":0.25,"values":1})"));
+  EXPECT_THAT(compared, HasSubstr(R"("no_interval":"the pool was removed")"));
 }
 
 TEST_F(RunIndexTest, ARunWhoseConfigurationIsBrokenStaysInTheList) {

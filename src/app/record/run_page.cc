@@ -6,6 +6,7 @@
 #include "app/cluster/status/socket_question.h"
 #include "app/record/fresh_pool.h"
 #include "app/record/run_list.h"
+#include "app/record/opened_runs.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mutex.h"
@@ -108,6 +109,32 @@ std::function<std::string()> SaysWhatChanged(const std::string& folder) {
   };
 }
 
+// The source of a folder's page, and its configuration.
+struct FolderSource {
+  LoadedConfig loaded;
+  view::RunSource source;
+};
+
+absl::StatusOr<FolderSource> SourceOfFolder(const std::string& folder) {
+  std::function<std::string()> outdated = SaysWhatChanged(folder);  // before reading it
+  INGOT_ASSIGN_OR_RETURN(StoredRun stored, OpenRunFolder(folder));
+  INGOT_ASSIGN_OR_RETURN(const TextParts text, stored.Text());
+  view::RunSource source = SourceOf(stored.config(), folder, text.tokenizer);
+  source.outdated = std::move(outdated);
+  FreshPool::Pool first = std::move(stored.pool);
+  if (!stored.no_pool.empty()) first = absl::NotFoundError(stored.no_pool);
+  source.pool = [fresh = std::make_shared<FreshPool>([folder] { return OpenAgain(folder); }, std::move(first))] {
+    return fresh->Get();
+  };
+  return FolderSource{std::move(stored.loaded), std::move(source)};
+}
+
+absl::StatusOr<view::OpenedRun> OpenView(const std::string& folder) {
+  INGOT_ASSIGN_OR_RETURN(FolderSource of, SourceOfFolder(folder));
+  auto pool = of.source.pool;
+  return view::OpenedRun{std::make_shared<view::RunView>(std::move(of.source)), std::move(pool)};
+}
+
 }  // namespace
 
 // Serves GET /link on a Unix socket.
@@ -179,18 +206,9 @@ absl::StatusOr<std::unique_ptr<RunPage>> RunPage::OfRunning(const RunConfig& con
 }
 
 absl::StatusOr<std::unique_ptr<RunPage>> RunPage::OfFolder(const std::string& folder, http::Options options) {
-  std::function<std::string()> outdated = SaysWhatChanged(folder);  // before reading it
-  INGOT_ASSIGN_OR_RETURN(StoredRun stored, OpenRunFolder(folder));
-  const RunConfig& config = stored.config();
-  INGOT_ASSIGN_OR_RETURN(const TextParts text, stored.Text());
-  view::RunSource source = SourceOf(config, folder, text.tokenizer);
-  source.outdated = std::move(outdated);
-  FreshPool::Pool first = std::move(stored.pool);
-  if (!stored.no_pool.empty()) first = absl::NotFoundError(stored.no_pool);
-  source.pool = [fresh = std::make_shared<FreshPool>([folder] { return OpenAgain(folder); }, std::move(first))] {
-    return fresh->Get();
-  };
-  return OfAnswers(WithConfig(options, config), std::make_unique<view::RunView>(std::move(source)));
+  INGOT_ASSIGN_OR_RETURN(FolderSource of, SourceOfFolder(folder));
+  const RunConfig& config = *of.loaded.config;
+  return OfAnswers(WithConfig(options, config), std::make_unique<view::RunView>(std::move(of.source)));
 }
 
 absl::StatusOr<std::unique_ptr<RunPage>> RunPage::OfRuns(const std::string& folder, http::Options options) {
@@ -198,7 +216,12 @@ absl::StatusOr<std::unique_ptr<RunPage>> RunPage::OfRuns(const std::string& fold
     base::MutexLock lock(*turn);
     return list->Read();
   };
-  return OfAnswers(std::move(options), std::make_unique<view::RunIndex>(folder, std::move(runs)));
+  auto open = [opened = std::make_shared<OpenedRuns>(OpenView),
+               turn = std::make_shared<base::Mutex>()](const std::string& run) {
+    base::MutexLock lock(*turn);
+    return opened->Of(run);
+  };
+  return OfAnswers(std::move(options), std::make_unique<view::RunIndex>(folder, std::move(runs), std::move(open)));
 }
 
 absl::StatusOr<std::unique_ptr<RunPage>> RunPage::OfAnswers(http::Options options,

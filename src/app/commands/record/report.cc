@@ -112,14 +112,7 @@ absl::Status CompareOrError(const CompareArgs& args) {
     run.name = base::Printable(names[opened.size()]);
     run.rows = (*read)->rows.get();
     run.warm_start = (*read)->warm_start.get();
-    const std::map<int64_t, double> versions = view::EvaluatedVersions(*run.rows);
-    if (!versions.empty()) {
-      run.evaluated_version = versions.rbegin()->first;
-      run.evaluated_mean = versions.rbegin()->second;
-      if (datapool::Client* pool = (*read)->stored.pool.get(); pool != nullptr) {
-        INGOT_ASSIGN_OR_RETURN(run.tasks, view::EvaluatedTasks(*pool, run.evaluated_version));
-      }
-    }
+    INGOT_RETURN_IF_ERROR(view::ReadEvaluation((*read)->stored.pool.get(), run));
     if (!opened.empty()) run.differences = DifferencesFrom(opened.front()->stored, (*read)->stored);
     opened.push_back(*std::move(read));
     runs.push_back(std::move(run));
