@@ -1,4 +1,5 @@
 // The requests to the page's server. All but one are polled GETs. WebSockets are not used because some proxies break them.
+import { apiPath } from "./address";
 
 export class Rejected extends Error {}
 
@@ -8,7 +9,7 @@ export async function ask<T>(path: string, parameters: Record<string, string | n
     if (value !== undefined && value !== "") query.set(key, String(value));
   }
   const text = query.toString();
-  return read<T>(await fetch(`/api/${path}${text ? "?" + text : ""}`, { credentials: "same-origin" }));
+  return read<T>(await fetch(`${apiPath(path)}${text ? "?" + text : ""}`, { credentials: "same-origin" }));
 }
 
 // Ends an episode without calls ("id=E") or all of them ("all=1"). Returns the number of ended episodes.
@@ -62,6 +63,10 @@ export interface IndexedRun {
   name: string; total_steps: number; error: string; steps: number; newest: number | null; reward: number | null; evaluated: number | null;
   differences: KeyDifference[];
 }
+export interface Estimate { mean: number; low: number; high: number; values: number }  // values < 2 = no interval
+export interface Compared {
+  steps: number; reward: Estimate; version: number; evaluation: Estimate | null; no_interval: string; difference: Estimate | null;
+}
 export interface RunList { runs: IndexedRun[]; names: string[] }
 export interface Progress { steps: number[]; seconds: number[]; tokens: number[] }
 export interface RunCurves { curves: Record<string, Curve>; progress: Progress }
@@ -107,6 +112,8 @@ export interface Group {
   group: number; task: string; payload: string; state?: string; step?: number; reason?: string; episodes: EpisodeTree[];
 }
 export interface Tokens {
-  text: string[]; id: number[]; runs: { count: number; sampled: boolean; call: number }[]; logprob: (number | null)[];
+  text: string[]; id: number[]; runs: { count: number; sampled: boolean; call: number; alternatives?: number }[]; logprob: (number | null)[];
   versions: [number, number, number][];
+  // The recorded alternatives of the runs with `alternatives` of them per token, and each id's text. Absent = none.
+  alternative?: number[]; alternative_logprob?: (number | null)[]; alternative_text?: Record<string, string>;
 }

@@ -1,9 +1,10 @@
 // A chart of several curves over the steps, drawn with uPlot. A click on a point, or Enter on the focused chart, opens the groups
 // of that step. The arrow keys move between steps. A single step is shown as values without axes.
 import uPlot from "uplot";
+import { hash } from "./address";
 import { Curve } from "./api";
 import { ChartSpec, kColours } from "./chart_spec";
-import { h, hash, link, number, replace, swatch } from "./dom";
+import { h, link, number, replace, swatch } from "./dom";
 
 const kHeight = 210, kLargeHeight = 320;  // pixels
 const kWholeSteps = Array.from({ length: 15 }, (_, power) => power).flatMap((power) => [1, 2, 5].map((first) => first * 10 ** power));
@@ -59,7 +60,8 @@ export class Chart {
     this.height = large ? kLargeHeight : kHeight;
     this.place = h("div", { class: "plot" });
     this.element = h("div", { class: "chart", role: "group", tabindex: 0, "aria-label": spec.title,
-      onkeydown: ((event: KeyboardEvent) => this.key(event)) as (event: never) => void }, h("h3", {}, spec.title), this.place, this.told);
+      onkeydown: ((event: KeyboardEvent) => this.key(event)) as (event: never) => void }, h("h3", {}, spec.title),
+      spec.about ? h("p", { class: "about" }, spec.about) : null, this.place, this.told);
   }
 
   update(curves: Record<string, Curve>): void {

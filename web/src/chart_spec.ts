@@ -4,6 +4,7 @@ export interface ChartSpec {
   names: string[];
   labels?: string[];  // short labels for the curves
   opens: "step" | "eval" | null;
+  about?: string;     // what the curves mean, in one line below the title
   x?: string;         // title of the horizontal axis; default: steps
 }
 

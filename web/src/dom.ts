@@ -49,23 +49,16 @@ function match(old: Element, fresh: Element): void {
       if (from.nodeValue !== to.nodeValue) from.nodeValue = to.nodeValue;
     } else {
       for (const { name } of [...from.attributes]) if (!to.hasAttribute(name)) from.removeAttribute(name);
-      for (const { name, value } of [...to.attributes]) if (from.getAttribute(name) !== value) from.setAttribute(name, value);
+      for (const { name, value } of [...to.attributes]) if (name !== "style" && from.getAttribute(name) !== value) from.setAttribute(name, value);
+      // The content security policy forbids style attributes, but not changes through the element's style object.
+      if (from instanceof HTMLElement && to instanceof HTMLElement && from.style.cssText !== to.style.cssText) from.style.cssText = to.style.cssText;
       match(from, to);
     }
   });
 }
 
-export function link(hash: string, ...children: Child[]): HTMLElement {
-  return h("a", { href: hash }, ...children);
-}
-
-export function hash(view: string, parameters: Record<string, string | number | undefined> = {}): string {
-  const query = new URLSearchParams();
-  for (const [key, value] of Object.entries(parameters)) {
-    if (value !== undefined && value !== "") query.set(key, String(value));
-  }
-  const text = query.toString();
-  return `#/${view}${text ? "?" + text : ""}`;
+export function link(address: string, ...children: Child[]): HTMLElement {
+  return h("a", { href: address }, ...children);
 }
 
 export function number(value: number | null | undefined, digits = 3): string {

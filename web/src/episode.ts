@@ -1,6 +1,7 @@
 // One episode: its calls with their times, and its tree.
+import { hash } from "./address";
 import { EpisodeTree, Run, TreeNode, ask } from "./api";
-import { count, h, hash, link, number, replace, seconds, table } from "./dom";
+import { count, h, link, number, replace, seconds, table } from "./dom";
 import { beginning, callLink, describeCall, message, raw, rewards, timeline } from "./message";
 import { View } from "./view";
 

@@ -1,6 +1,7 @@
 // Lists of episodes with their filters, the groups of a step, and the episodes of a group side by side.
+import { hash } from "./address";
 import { Episode, Group, Run, ask } from "./api";
-import { Child, h, hash, link, number, replace, seconds, table } from "./dom";
+import { Child, h, link, number, replace, seconds, table } from "./dom";
 import { Order, clicked, inOrder, kColumns } from "./episode_order";
 import { beginning, callLink, describeCall, message, raw, rewards } from "./message";
 import { View } from "./view";

@@ -1,4 +1,5 @@
 // The page: one view at a time, named by the address's fragment, and the state of the run.
+import { Address, hash, parse, show } from "./address";
 import { Rejected, Run, ask } from "./api";
 import { ConfigView } from "./config";
 import { h, refresh, replace } from "./dom";
@@ -23,11 +24,12 @@ let trouble: HTMLElement = h("div");  // above the view: why it is not drawn, or
 let drawn = false;                    // the view has been drawn once
 let failures = 0;
 let timer = 0;
-let index = false;  // true = the page shows a folder of runs
+let index = false;  // true = the page shows a folder of runs, or one of them
+let address: Address = parse("");
 let round = 0;  // counts address changes; answers for an earlier address are dropped
 
-function make(name: string, wanted: URLSearchParams, place: HTMLElement): View {
-  if (index) return new RunsView(place);
+function make({ run, view: name, query: wanted }: Address, place: HTMLElement): View {
+  if (index && !run) return new RunsView(place);
   switch (name) {
     case "config": return new ConfigView(place);
     case "window": return new WindowView(place);
@@ -88,18 +90,20 @@ function schedule(): void {
 }
 
 function route(): void {
-  const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
-  const name = path || "overview";
+  address = parse(location.hash);
+  index ||= address.run !== "";
+  show(address.run);
   ++round;
   view?.close?.();
-  replace(document.getElementById("nav")!, (index ? [] : kTabs).map(([tab, title]) =>
-    h("a", { href: `#/${tab}`, "aria-current": tab === name ? "page" : undefined }, title)));
+  replace(document.getElementById("nav")!, address.run ? h("a", { href: "#/" }, "All runs") : null,
+    (index && !address.run ? [] : kTabs).map(([tab, title]) =>
+      h("a", { href: hash(tab), "aria-current": tab === address.view ? "page" : undefined }, title)));
   const place = h("div");
   trouble = h("div");
   drawn = false;
   main.setAttribute("aria-busy", "true");
   replace(main, trouble, place);
-  view = make(name, new URLSearchParams(query ?? ""), place);
+  view = make(address, place);
   main.setAttribute("aria-label", view.title);
   main.focus({ preventScroll: false });
   window.scrollTo(0, 0);

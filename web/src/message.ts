@@ -1,6 +1,7 @@
 // Messages, rewards and times of calls, for the views of groups and episodes.
+import { hash } from "./address";
 import { Call, Episode, Message } from "./api";
-import { Child, h, hash, link, number, seconds } from "./dom";
+import { Child, h, link, number, seconds } from "./dom";
 
 export function raw(text: string, kind = ""): HTMLElement {
   return h("pre", { class: `raw ${kind}` }, text);

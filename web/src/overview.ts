@@ -1,7 +1,8 @@
 // The first view: progress, efficiency, roles and curves.
+import { hash } from "./address";
 import { Curve, Row, Run, ask } from "./api";
 import { ChartSection } from "./chart_section";
-import { Child, h, hash, link, number, percent, refresh, replace, seconds, table } from "./dom";
+import { Child, h, link, number, percent, refresh, replace, seconds, table } from "./dom";
 import { Folds, browserStore } from "./folds";
 import { isFinished } from "./run_state";
 import { sectionsFor } from "./sections";
@@ -20,8 +21,9 @@ export async function curvesOf(names: string[]): Promise<Record<string, Curve>> 
   return all;
 }
 
-function fact(value: string, meaning: string): HTMLElement {
-  return h("div", { class: "fact" }, h("b", {}, value), h("span", {}, meaning));
+// `about` explains the fact at the pointer.
+function fact(value: string, meaning: string, about?: string): HTMLElement {
+  return h("div", { class: "fact", title: about }, h("b", {}, value), h("span", {}, meaning));
 }
 
 function supervisedFacts(step: Row): HTMLElement {
@@ -37,17 +39,17 @@ function facts(run: Run): HTMLElement {
     fact(`${run.last ? run.last.step + 1 : 0} / ${run.facts.total_steps}`, "steps"),
     fact(number(last["reward/mean"]), "reward of the last step"),
     run.evaluated ? fact(number(run.evaluated.values["eval/reward_mean"]), `held-out reward, version ${run.evaluated.step}`) : null!,
-    fact(number(last["perf/tokens_per_second"], 0), "tokens per second"),
-    fact(percent(last["trainer/idle_ratio"]), "trainer idle"),
-    fact(percent(last["rollout/idle_ratio"]), "engines idle"),
+    fact(number(last["perf/tokens_per_second"], 0), "tokens per second", "tokens of all calls of the last step, with their contexts, divided by its wall-clock time"),
+    fact(percent(last["trainer/idle_ratio"]), "trainer idle", "share of the last step in which the trainer waited for a batch"),
+    fact(percent(last["rollout/idle_ratio"]), "engines idle", "share of the last step in which the engines had nothing to decode"),
     fact(number(last["actor/entropy"]), "entropy, nats"),
-    fact(number(last["offpolicy/k3_kl"]), "off-policy k3"),
-    run.update_variance ? fact(number(run.update_variance.value), `update variance of a group, step ${run.update_variance.step}`) : null!);
+    fact(number(last["offpolicy/k3_kl"]), "off-policy k3", "estimated KL from the weights that sampled the batch to the weights before the step"),
+    run.update_variance ? fact(number(run.update_variance.value), `noise of a group, step ${run.update_variance.step}`, "update variance: |g_i - g|² / |g|², the mean over groups of the batch") : null!);
 }
 
 function efficiency(run: Run): Child {
   const j = run.efficiency;
-  return j ? h("p", { class: "soft" }, `Efficiency J = ${number(j.tokens_per_second)} tokens per second × ${number(j.reward_per_million)} reward gained per million ` +
+  return j ? h("p", { class: "soft" }, `Learning efficiency J = ${number(j.tokens_per_second)} tokens per second × ${number(j.reward_per_million)} reward gained per million ` +
     `trained tokens = ${number(j.value)} (95%: ${number(j.low)} to ${number(j.high)}), over the last ${j.steps} steps.`) : null;
 }
 
@@ -103,7 +105,7 @@ export class Overview implements View {
       run.broken_rows ? h("p", { class: "error" }, `${run.broken_rows} broken lines of metrics.jsonl are left out.`) : null,
       run.supervised && (run.facts.supervised || !run.rows) ? supervisedFacts(run.supervised) : null,
       run.facts.supervised ? (run.supervised ? null : h("p", {}, "The record has no step yet.")) : run.rows ? [facts(run), efficiency(run)] :
-        h("p", {}, "The record has no step yet. ", link("#/window", "The window"), " shows what runs."),
+        h("p", {}, "The record has no step yet. ", link(hash("window"), "The window"), " shows what runs."),
       run.trainer ? h("p", {}, `Trainer: ${run.trainer}`) : null,
       engines(run), started(run));
     this.uncalled.update(run);

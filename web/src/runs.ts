@@ -1,21 +1,27 @@
-// Shows the runs of a folder: a list with checkboxes, shared charts, and the keys that differ.
-import { IndexedRun, RunCurves, RunList, ask } from "./api";
+// Shows the runs of a folder: a list with checkboxes and links, shared charts, the evaluations, and the keys that differ.
+import { hash } from "./address";
+import { Compared, IndexedRun, RunCurves, RunList, ask } from "./api";
 import { Chart } from "./chart";
 import { kColours } from "./chart_spec";
-import { Child, h, number, refresh, replace, table } from "./dom";
+import { comparedTable } from "./compared";
+import { Child, h, link, number, refresh, replace, table } from "./dom";
 import { Axis, differingKeys, kAxes, overlay } from "./overlay";
+import { RunOrder, clickedRun, kNewest, kRunColumns, listed } from "./run_order";
 import { View } from "./view";
 
 const kFirst = ["reward/mean", "eval/reward_mean"];
 
 export class RunsView implements View {
   readonly title = "Runs";
-  private readonly list = h("div");
+  private readonly list = h("div", { class: "runs" });
+  private readonly evaluations = h("div");
   private readonly differences = h("div");
+  private readonly wanted = h("input", { type: "search", placeholder: "part of a name", oninput: () => this.showList() });
   private readonly grid = h("div", { class: "charts large" });
   private readonly axis = h("select", { onchange: () => this.redraw() }, kAxes.map(([name, text]) => h("option", { value: name }, text)));
   private readonly metric = h("select", { onchange: () => this.redraw() });
   private readonly smoothing = h("input", { type: "range", min: 0, max: 0.95, step: 0.05, value: 0, oninput: () => this.show() });
+  private readonly weight = h("output", {}, "0");
   private readonly off = new Set<string>();  // runs that the user unchecked
   private readonly on = new Set<string>();   // runs that the user checked
   private shown: RunList = { runs: [], names: [] };
@@ -23,12 +29,14 @@ export class RunsView implements View {
   private charts: Chart[] = [];
   private key = "";
   private round = 0;  // counts requests for curves
+  private order: RunOrder = { column: kNewest, descending: true };
+  private comparedKey = "";  // of the runs in the table of evaluations
   private readonly dark = matchMedia("(prefers-color-scheme: dark)");
 
   constructor(place: HTMLElement) {
-    replace(place, h("h2", {}, "Runs"), this.list,
-      h("form", { class: "filter" }, h("label", {}, "horizontal axis", this.axis), h("label", {}, "smoothing", this.smoothing), h("label", {}, "further metric", this.metric)),
-      this.grid, this.differences);
+    replace(place, h("h2", {}, "Runs"), h("form", { class: "filter", onsubmit: ((event: Event) => event.preventDefault()) as (event: never) => void }, h("label", {}, "runs with", this.wanted)), this.list,
+      h("form", { class: "filter" }, h("label", {}, "horizontal axis", this.axis), h("label", {}, h("span", {}, "smoothing ", this.weight), this.smoothing), h("label", {}, "further metric", this.metric)),
+      this.grid, this.evaluations, this.differences);
     this.list.addEventListener("change", (event) => this.check(event.target as HTMLInputElement));
     this.dark.addEventListener("change", this.recolour);
     window.addEventListener("resize", this.resize);
@@ -36,16 +44,37 @@ export class RunsView implements View {
 
   async update(): Promise<void> {
     this.shown = await ask<RunList>("runs");
-    const { runs } = this.shown, chosen = this.chosen(), full = chosen.length >= kColours.length;
-    refresh(this.list, table(`${runs.length} runs. At most ${kColours.length} are drawn; \`ingot view RUN\` serves the page of one`, ["drawn", "run", "#steps", "#reward", "#held-out reward", "newest step"],
-      runs.map((run) => [this.box(run, chosen.indexOf(run), full), run.name, run.total_steps ? `${run.steps} / ${run.total_steps}` : run.steps, number(run.reward), number(run.evaluated),
-        run.error ? h("span", { class: "error" }, run.error) : run.newest ? new Date(run.newest * 1000).toLocaleString() : "none yet"])));
-    for (const box of this.list.querySelectorAll("input")) box.checked = box.hasAttribute("checked");  // also after clicks
+    const chosen = this.chosen();
+    this.showList();
     const metric = this.metric as HTMLSelectElement, further = metric.value;
     refresh(metric, h("option", { value: "" }, "none"), this.shown.names.filter((name) => !kFirst.includes(name)).map((name) => h("option", { value: name }, name)));
     metric.value = further;
     refresh(this.differences, this.keys(chosen));
     await this.fill();
+    await this.compare(chosen);
+  }
+
+  private showList(): void {
+    const { runs } = this.shown, chosen = this.chosen(), full = chosen.length >= kColours.length;
+    const found = listed(runs, this.order, (this.wanted as HTMLInputElement).value);
+    const choose = (column: number) => {
+      this.order = clickedRun(this.order, column);
+      this.showList();
+    };
+    const caption = `${found.length === runs.length ? `${runs.length} runs` : `${found.length} of ${runs.length} runs`}. At most ${kColours.length} are drawn`;
+    refresh(this.list, table(caption, kRunColumns.map(([title]) => title), found.map((run) => [this.box(run, chosen.indexOf(run), full),
+      link(hash("overview", {}, run.name), run.name), run.total_steps ? `${run.steps} / ${run.total_steps}` : run.steps, number(run.reward), number(run.evaluated),
+      run.error ? h("span", { class: "error" }, run.error) : run.newest ? new Date(run.newest * 1000).toLocaleString() : "none yet"]), { ...this.order, choose }));
+    for (const box of this.list.querySelectorAll("input")) box.checked = box.hasAttribute("checked");  // also after clicks
+  }
+
+  // Requests the evaluations again if the drawn runs or their newest figures have changed. The first drawn run is the reference.
+  private async compare(chosen: IndexedRun[]): Promise<void> {
+    const key = JSON.stringify(chosen.map((run) => [run.name, run.steps, run.reward, run.evaluated]));
+    if (key === this.comparedKey) return;
+    const rows = await Promise.all(chosen.map(async (run): Promise<[string, Compared]> => [run.name, await ask<Compared>("compared", { run: run.name, first: chosen[0].name })]));
+    this.comparedKey = key;
+    refresh(this.evaluations, rows.length ? [h("h2", {}, "Rewards and evaluations"), comparedTable(rows)] : null);
   }
 
   close(): void {
@@ -77,7 +106,7 @@ export class RunsView implements View {
   private keys(chosen: IndexedRun[]): Child {
     const keys = differingKeys(this.shown.runs, chosen);
     return [h("h2", {}, "Configuration"), keys.length === 0 ? h("p", { class: "soft" }, "The configurations of the drawn runs are the same.") :
-      table("The keys in which the drawn runs differ", ["key", ...chosen.map((run) => run.name)], keys.map(({ key, values }) => [h("code", {}, key), ...values.map((value) => h("code", {}, value))]))];
+      table("The keys in which the drawn runs differ", ["key", ...chosen.map((run) => run.name)], keys.map(({ key, values }) => [h("code", {}, key), ...values.map((value) => h("code", { class: "value" }, value))]))];
   }
 
   private metrics(): string[] {
@@ -109,6 +138,7 @@ export class RunsView implements View {
 
   private show(): void {
     const axis = (this.axis as HTMLSelectElement).value as Axis, weight = Number((this.smoothing as HTMLInputElement).value);
+    replace(this.weight, String(weight));
     this.charts.forEach((chart) => chart.update(overlay(this.curves, chart.spec.title, axis, weight)));
   }
 

@@ -24,8 +24,8 @@ export function sectionsFor(names: string[]): Section[] {
   const has = new Set(names);
   const like = (prefix: string, wanted: (rest: string) => boolean = () => true) =>
     names.filter((name) => name.startsWith(prefix) && wanted(name.slice(prefix.length)));
-  const chart = (title: string, wanted: string[], opens: ChartSpec["opens"] = "step"): ChartSpec =>
-    ({ title, names: wanted.filter((name) => has.has(name)), opens });
+  const chart = (title: string, wanted: string[], opens: ChartSpec["opens"] = "step", about?: string): ChartSpec =>
+    ({ title, names: wanted.filter((name) => has.has(name)), opens, ...(about ? { about } : {}) });
   const supervised = [chart("Supervised loss", ["sft/loss", "sft/nll", "dpo/loss"], null),
     chart("Accuracy of preferences", ["dpo/accuracy"], null),
     chart("Margin of preferences", ["dpo/margin_mean"], null),
@@ -33,7 +33,7 @@ export function sectionsFor(names: string[]): Section[] {
     chart("Supervised tokens per second", ["sft/tokens_per_second", "dpo/tokens_per_second"], null)];
   const sections: Section[] = [
     { title: "Reward and evaluation", charts: [
-      chart("Reward", ["reward/mean", "reward/batch_mean"]),
+      chart("Reward", ["reward/mean", "reward/batch_mean"], "step", "mean: all groups that finished; batch_mean: the trained ones, without groups of equal rewards"),
       chart("Evaluation on held-out tasks", ["eval/reward_mean", "eval/graded_mean"], "eval")] },
     { title: "Rewards by term and domain", charts: [
       ...every("Reward by term, before weights", "reward/term/", like("reward/term/", whole)),
@@ -47,25 +47,25 @@ export function sectionsFor(names: string[]): Section[] {
       ...every("Evaluation by domain", "eval/reward_mean@domain:", like("eval/reward_mean@domain:"), "eval", kMostAlike)] },
     { title: "Trainer", charts: [
       chart("Entropy, nats", ["actor/entropy"]),
-      chart("Clipped tokens, share", ["actor/clipfrac_low", "actor/clipfrac_high"]),
-      chart("Importance ratio", ["cispo/ratio_mean", "cispo/ratio_max"]),
+      chart("Clipped tokens, share", ["actor/clipfrac_low", "actor/clipfrac_high"], "step", "tokens whose importance ratio left the allowed range"),
+      chart("Importance ratio", ["cispo/ratio_mean", "cispo/ratio_max"], "step", "probability of a token under the trained weights, relative to when it was sampled"),
       chart("Gradient norm", ["actor/grad_norm"]),
-      chart("Variance of the update", ["trainer/update_variance"]),
-      chart("Off-policy k3", ["offpolicy/k3_kl"]),
-      chart("KL of the step", ["trainer/step_kl_mean", "trainer/step_kl_max"]),
-      chart("Mismatch of rollout and trainer", ["mismatch/logprob_abs_diff_max", "mismatch/k3_kl"])] },
+      chart("Variance of the update", ["trainer/update_variance"], "step", "noise of one group's gradient, relative to the batch's"),
+      chart("Off-policy k3", ["offpolicy/k3_kl"], "step", "estimated KL from the weights that sampled the batch to the weights before the step"),
+      chart("KL of the step", ["trainer/step_kl_mean", "trainer/step_kl_max"], "step", "how far the step moved the policy, in nats per token"),
+      chart("Mismatch of rollout and trainer", ["mismatch/logprob_abs_diff_max", "mismatch/k3_kl"], "step", "log-probs of the same tokens and weights, computed by both")] },
     { title: "Rollout", charts: [
       chart("Response length, tokens", ["response_length/mean", "response_length/max"]),
       chart("Turns", ["num_turns/mean", "num_turns/max"]),
       chart("Episodes: truncated, malformed, repeated", ["agent/truncated_ratio", "agent/malformed_ratio", "agent/repeat_ratio"])] },
     { title: "Scheduler", charts: [
-      chart("Staleness, versions", ["async/staleness_mean", "async/staleness_max"]),
-      chart("Zero-variance groups, share", ["reward/frac_zero_std"])] },
+      chart("Staleness, versions", ["async/staleness_mean", "async/staleness_max"], "step", "optimizer steps between sampling a token and training on it"),
+      chart("Zero-variance groups, share", ["reward/frac_zero_std"], "step", "groups whose episodes all have the same reward, so nothing to learn from")] },
     { title: "Time and tokens", charts: [
       chart("Seconds of a step", ["perf/step_seconds", "perf/wait_seconds", "perf/train_seconds"]),
       chart("Tokens per second", ["perf/tokens_per_second", "rollout/sampled_tokens_per_second"]),
       chart("Idle share", ["trainer/idle_ratio", "rollout/idle_ratio"]),
-      chart("Speed-up by the tree, and its bound", ["tree/speedup", "tree/speedup_bound"])] },
+      chart("Speed-up by the tree, and its bound", ["tree/speedup", "tree/speedup_bound"], "step", "training shared prefixes once, relative to one sample per call")] },
     { title: "Supervised stages", charts: supervised },
   ];
   return sections.map(({ title, charts }) => ({ title, charts: charts.filter((spec) => spec.names.length > 0) }))

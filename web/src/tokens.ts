@@ -1,10 +1,12 @@
 // The tokens of a call, colored by log-prob, advantage or version. Only the visible lines are in the document, so that a
 // call of 200,000 tokens opens and scrolls like a short call.
+import { hash } from "./address";
 import { EpisodeTree, Run, Tokens, ask } from "./api";
-import { h, hash, link, number, replace, seconds, swatch } from "./dom";
+import { h, link, number, replace, seconds, swatch } from "./dom";
 import { beginning, describeCall, message, rewards } from "./message";
-import { Path } from "./token_path";
+import { Path, Token } from "./token_path";
 import { Scale, ScaleName, kScales, scaleOf } from "./token_scale";
+import { TokenTip } from "./token_tip";
 import { View } from "./view";
 
 const kLine = 20;       // pixels
@@ -78,6 +80,7 @@ export class TokensView implements View {
   private readonly scales = h("select", { "aria-label": "scale of log-probs", onchange: () => this.rescale() },
     kScales.map(([name, text]) => h("option", { value: name }, text)));
   private readonly whole = h("div");
+  private readonly tip = new TokenTip();
   private readonly rows = new Map<number, HTMLElement>();  // by line, those in the document
 
   constructor(private readonly place: HTMLElement, private readonly wanted: URLSearchParams) {}
@@ -100,11 +103,12 @@ export class TokensView implements View {
         (["logprob", "advantage", "version", "source"] as Colouring[]).map((kind) => h("button", { "aria-pressed": kind === this.colouring ? "true" : "false",
           onclick: ((event: MouseEvent) => this.choose(kind, event.currentTarget as HTMLElement)) as (event: never) => void }, kind === "logprob" ? "log-prob" : kind)),
         this.scales, find, h("span", { class: "soft" }, "Enter: next, Shift+Enter: previous")),
-      this.legend, this.about, this.box, this.whole);
+      this.legend, this.about, this.box, this.whole, this.tip.element);
     this.sheet.style.height = `${this.starts.length * kLine}px`;
     replace(this.box, this.sheet);
-    this.box.addEventListener("scroll", () => this.draw(false), { passive: true });
+    this.box.addEventListener("scroll", () => { this.tip.hide(); this.draw(false); }, { passive: true });
     this.sheet.addEventListener("mousemove", (event) => this.point(event));
+    this.box.addEventListener("mouseleave", () => this.tip.hide());
     this.draw(true);
     // The advantages come with the episode; the text does not wait for them.
     ask<EpisodeTree>("episode", { id }).then((episode) => {
@@ -202,15 +206,21 @@ export class TokensView implements View {
 
   private point(event: MouseEvent): void {
     const first = (event.target as HTMLElement).dataset.at;
-    if (first === undefined) return;
+    if (first === undefined) return this.tip.hide();
     let at = Number(first);
     for (let left = letterAt(event.clientX, event.clientY); left >= shown(this.path.tokens.text[at]).length && at + 1 < this.path.tokens.id.length;) {
       left -= shown(this.path.tokens.text[at++]).length;
     }
-    const token = this.path.of(at);
-    replace(this.about, `token ${at}, id ${this.path.tokens.id[at]}: `, token.sampled ?
-      `sampled in ${token.earlier ? "the earlier " : ""}call ${token.call}, version ${token.version}${token.mixed ? " with mixed KV" : ""}, log-prob ${number(token.logprob)}` +
-      (this.advantages.has(token.call) ? `, advantage ${number(this.advantages.get(token.call))}` : "") : "of the prompt");
+    const token = this.path.of(at), alternatives = this.path.alternatives(at), facts = `token ${at}, id ${token.id}: ${this.factsOf(token)}`;
+    replace(this.about, facts, alternatives.length ? `; most likely: ${alternatives.map((one) => `“${shown(one.text)}” ${number(one.logprob)}`).join(", ")}` : "");
+    if (token.sampled) this.tip.show(event.clientX, event.clientY, this.path.tokens.text[at], facts, token, alternatives);
+    else this.tip.hide();
+  }
+
+  private factsOf(token: Token): string {
+    if (!token.sampled) return "of the prompt";
+    return `sampled in ${token.earlier ? "the earlier " : ""}call ${token.call}, version ${token.version}${token.mixed ? " with mixed KV" : ""}, log-prob ${number(token.logprob)}` +
+      (this.advantages.has(token.call) ? `, advantage ${number(this.advantages.get(token.call))}` : "");
   }
 
   private find(needle: string, back: boolean): void {

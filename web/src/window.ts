@@ -1,6 +1,7 @@
 // Draws the window, starting at its head: one cell per group, with the state of the group.
+import { hash } from "./address";
 import { Run, WindowGroup, WindowState, ask } from "./api";
-import { Child, h, hash, link, refresh, seconds, swatch, table } from "./dom";
+import { Child, h, link, refresh, seconds, swatch, table } from "./dom";
 import { isFinished } from "./run_state";
 import { View } from "./view";
 import { Cell, cellsOf, kCellKinds, legendOf, meaningOf, slotsUsed } from "./window_cells";

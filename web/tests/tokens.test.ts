@@ -25,6 +25,20 @@ test("tokens that earlier calls sampled are told from the call's own and from th
   const path = new Path({ text: ["a", "b", "c", "d"], id: [1, 2, 3, 4], logprob: [-0.5, -1], versions: [[7, 1, 0], [8, 1, 1]],
     runs: [{ count: 1, sampled: false, call: -1 }, { count: 1, sampled: true, call: 0 }, { count: 1, sampled: false, call: -1 }, { count: 1, sampled: true, call: 2 }] }, 2);
   assert.deepEqual([0, 1, 2, 3].map((at) => path.earlier(at)), [false, true, false, false]);
-  assert.deepEqual(path.of(1), { sampled: true, earlier: true, call: 0, logprob: -0.5, version: 7, mixed: false });
-  assert.deepEqual(path.of(3), { sampled: true, earlier: false, call: 2, logprob: -1, version: 8, mixed: true });
+  assert.deepEqual(path.of(1), { id: 2, sampled: true, earlier: true, call: 0, logprob: -0.5, version: 7, mixed: false });
+  assert.deepEqual(path.of(3), { id: 4, sampled: true, earlier: false, call: 2, logprob: -1, version: 8, mixed: true });
+});
+
+test("a token has the alternatives of its own run, also where other runs have none", () => {
+  const path = new Path({ text: ["a", "b", "c", "d"], id: [1, 2, 3, 4], logprob: [-0.5, -1, -2], versions: [[7, 3, 0]],
+    runs: [{ count: 1, sampled: true, call: 0 }, { count: 1, sampled: false, call: -1 }, { count: 2, sampled: true, call: 1, alternatives: 2 }],
+    alternative: [3, 9, 8, 4], alternative_logprob: [-1, -3, -0.25, null], alternative_text: { 3: "c", 8: "x", 9: "" } }, 1);
+  assert.deepEqual([path.alternatives(0), path.alternatives(1)], [[], []]);
+  assert.deepEqual(path.alternatives(2), [{ id: 3, text: "c", logprob: -1 }, { id: 9, text: "", logprob: -3 }]);
+  assert.deepEqual(path.alternatives(3).map((one) => [one.id, one.text, one.logprob]), [[8, "x", -0.25], [4, "", NaN]]);
+});
+
+test("a record without alternatives has none", () => {
+  const path = new Path({ text: ["a"], id: [1], logprob: [-0.5], versions: [[7, 1, 0]], runs: [{ count: 1, sampled: true, call: 0 }] }, 0);
+  assert.deepEqual(path.alternatives(0), []);
 });
