@@ -198,8 +198,8 @@ TEST_F(WandbTest, TheSamplesOfAnEvaluationAreATable) {
   {
     Follower follower({.record = dir_.path() + "/metrics.jsonl", .folder = dir_.path() + "/loggers"}, std::move(list),
                       &run.pool());
-    follower.Look();
-    follower.Look();
+    follower.Poll();
+    follower.Poll();
   }
   ASSERT_EQ(Calls("\"log\"").size(), 2u);
   EXPECT_THAT(Calls("\"log\"")[1], HasSubstr("0, 0.0, \"finished\", \"\"]"));
