@@ -40,8 +40,8 @@ Finding ExamineDisk(const std::string& root) {
   std::string name = (folder / ".ingot-doctor-XXXXXX").string();
   const int fd = ::mkostemp(name.data(), O_CLOEXEC);
   if (fd < 0) {
-    return {Health::kBroken, "disk", absl::StrCat("no file can be made in ", folder.string()),
-            "name another folder in run.root, or give this user write access to it"};
+    return {Health::kBroken, "disk", absl::StrCat("cannot create a file in ", folder.string()),
+            "set run.root to another folder, or give this user write access to it"};
   }
   std::vector<double> times;
   for (int i = 0; i < kFsyncs; ++i) {
@@ -88,7 +88,7 @@ Finding ExamineDevice() {
   const absl::StatusOr<DeviceChoice> device = OpenDevice("auto");
   if (!device.ok()) return {Health::kBroken, "GPU", std::string(device.status().message()), "docs/guide/gpu.md"};
   if (device->fell_back)
-    return {Health::kLimited, "GPU", device->description, "docs/guide/gpu.md says what a card needs"};
+    return {Health::kLimited, "GPU", device->description, "docs/guide/gpu.md lists the requirements for GPUs"};
   return {Health::kGood, "GPU", device->description};
 }
 
@@ -133,10 +133,9 @@ Finding ExaminePorts(const RunConfig& config) {
     }
   }
   if (taken.empty()) return {Health::kGood, "ports", "the configured ports are free"};
-  return {
-      Health::kLimited, "ports", taken,
-      "another run may have them: http.port=0 and http.dashboard_port=0 take free ports, metrics.port=0 opens none; "
-      "cluster.* keys matter only to `ingot launch`"};
+  return {Health::kLimited, "ports", taken,
+          "another run may use them: set http.port=0 and http.dashboard_port=0 to use any free port, and "
+          "metrics.port=0 to open none; cluster.* ports matter only for `ingot launch`"};
 }
 
 Finding JudgeInstructionSet(const std::string& name) {
@@ -146,7 +145,7 @@ Finding JudgeInstructionSet(const std::string& name) {
     return {Health::kLimited, "processor", absl::StrCat(name, ": bf16 is slower than on a processor with AVX512-BF16"),
             "fp32 may be as fast here: compare with `ingot bench attention`"};
   }
-  return {Health::kLimited, "processor", "no vector instructions that Ingot knows: everything is slow",
+  return {Health::kLimited, "processor", "no vector instructions that Ingot supports: everything is slow",
           "use an x86 processor with AVX2 or newer"};
 }
 
@@ -155,14 +154,14 @@ Finding JudgeMemory(int64_t available_bytes) {
   const std::string text = Gigabytes(available_bytes) + " available";
   if (available_bytes >= kEnough) return {Health::kGood, "memory", text};
   return {Health::kLimited, "memory", text,
-          "end other programs, or lower rollout.kv_cache_tokens and trainer.micro_batch_tokens"};
+          "stop other programs, or lower rollout.kv_cache_tokens and trainer.micro_batch_tokens"};
 }
 
 Finding JudgeOpenFiles(uint64_t soft, uint64_t hard) {
   constexpr uint64_t kEnough = 4096;
   const std::string text = absl::StrCat("up to ", hard, " (", soft, " without asking)");
   if (hard >= kEnough) return {Health::kGood, "open files", text};
-  return {Health::kLimited, "open files", text, "raise the hard limit: ulimit -Hn 65536"};
+  return {Health::kLimited, "open files", text, "raise the hard limit on open files: ulimit -Hn 65536"};
 }
 
 Finding JudgeFsync(double milliseconds, const std::string& folder) {
@@ -183,7 +182,7 @@ std::vector<Finding> Examine(const RunConfig& config) {
   findings.push_back(ExamineDisk(config.root));
   findings.push_back(ExamineSandbox(config));
   findings.push_back(ExaminePorts(config));
-  findings.push_back(OnPath("python3") ? Finding{Health::kGood, "python3", "found, for the example agents"}
+  findings.push_back(OnPath("python3") ? Finding{Health::kGood, "python3", "found; the example agents use it"}
                                        : Finding{Health::kLimited, "python3", "missing",
                                                  "the example agents need it: apt install python3"});
   findings.push_back(view::Bundle().empty() ? Finding{Health::kLimited, "page", "this ingot was built without its page",

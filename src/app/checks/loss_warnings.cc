@@ -34,10 +34,8 @@ Found ClipThatNeverActs(const RunConfig& config, const DataFacts&) {
   if (!low && !high) return std::nullopt;
   return fmt::format(
       "trainer.{} is {:g} but has no effect because trainer.importance_cap is {:g}: a batch gets one step, so the "
-      "ratio to "
-      "the trainer's own policy is 1 and the clip never acts; set trainer.importance_cap 0 to clip, or leave the "
-      "bounds "
-      "out",
+      "ratio to the trainer's own policy is 1 and nothing is clipped; set trainer.importance_cap to 0 to clip, or "
+      "remove the bounds",
       low ? "eps_clip_low" : "eps_clip_high", low ? o.eps_clip_low : o.eps_clip_high, o.importance_cap);
 }
 
@@ -50,8 +48,8 @@ Found TruncatedSampling(const RunConfig& config, const DataFacts&) {
   if (set.empty() && pin.min_p > 0) set = fmt::format("min_p is {:g}", pin.min_p);
   if (set.empty()) return std::nullopt;
   return fmt::format(
-      "gateway.train_sampling.{}: tokens are drawn from part of the vocabulary, but log-probs are recorded over all "
-      "of it, so importance ratios and KL terms are biased; set top_p 1, top_k 0 and min_p 0 to train",
+      "gateway.train_sampling.{}: tokens are drawn from part of the vocabulary, but log-probs are recorded over all of "
+      "it, so importance ratios and KL terms are biased; set top_p to 1, top_k to 0, and min_p to 0 for training",
       set);
 }
 
@@ -63,8 +61,8 @@ Found ConstantOfShortAnswers(const RunConfig& config, const DataFacts& data) {
   if (data.context <= 8 * o.loss_constant_tokens) return std::nullopt;
   return fmt::format(
       "trainer.preset dr_grpo divides an episode's loss by {} tokens, but the context has {}: long episodes have large "
-      "gradients, which trainer.grad_clip_norm may cut at every step; set trainer.loss_constant_tokens to the length "
-      "that you expect",
+      "gradients, which trainer.grad_clip_norm may cut at every step; set trainer.loss_constant_tokens to the expected "
+      "length of an episode",
       o.loss_constant_tokens, data.context);
 }
 
@@ -84,8 +82,8 @@ Found PenaltyWithoutPull(const RunConfig& config, const DataFacts&) {
   const trainer::TrainerOptions& o = config.trainer;
   if (o.kl_kind != "k1" || o.reference_kl_coefficient == 0) return std::nullopt;
   return fmt::format(
-      "trainer.kl_kind k1 gives trainer.reference_kl_coefficient {:g} a gradient whose mean is 0: it does not hold the "
-      "policy to its reference; set trainer.kl_kind to k2 or k3",
+      "trainer.kl_kind k1 gives trainer.reference_kl_coefficient {:g} a gradient with mean 0, which does not keep the "
+      "policy near its reference; set trainer.kl_kind to k2 or k3",
       o.reference_kl_coefficient);
 }
 

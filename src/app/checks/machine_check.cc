@@ -30,7 +30,7 @@ absl::Status CheckRoot(const std::string& root) {
   while (!fs::exists(folder, error) && folder.has_relative_path()) folder = folder.parent_path();
   std::string probe = (folder / ".ingot-check-XXXXXX").string();
   if (mkdtemp(probe.data()) == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat("run.root is '", root, "': no folder can be made in '",
+    return absl::InvalidArgumentError(absl::StrCat("run.root is '", root, "': cannot create a folder in '",
                                                    folder.string(), "': ", std::strerror(errno)));
   }
   fs::remove(probe, error);
@@ -53,8 +53,8 @@ absl::StatusOr<std::vector<std::string>> CheckMachine(const RunConfig& config) {
   INGOT_RETURN_IF_ERROR(CheckClusterHost(config.cluster));
   if (NodesOf(config.cluster) > 1) {
     return std::vector<std::string>{
-        "run.root, device, compute.threads and the files of keys and certificates are not checked: each of the run's "
-        "nodes has its own"};
+        "run.root, device, compute.threads, and files with keys and certificates are not checked, because they belong "
+        "to each of the run's nodes"};
   }
   INGOT_RETURN_IF_ERROR(CheckThreads(ThreadsOf(config)));
   INGOT_RETURN_IF_ERROR(OpenDevice(config.device).status());

@@ -45,8 +45,9 @@ absl::Status CheckMachineHolds(const MachineNeed& need, int64_t available, const
                              std::max<int64_t>(0, left / need.engines / of_token),
                              need.engines > 1 ? ", the number of engines" : "", advice.empty() ? "" : ", " + advice);
   }
-  return absl::ResourceExhaustedError(absl::StrFormat(
-      "%s cannot hold the run in memory: %s; %.3g GB are available. Lower %s", machine, parts, gb(available), advice));
+  return absl::ResourceExhaustedError(
+      absl::StrFormat("%s does not have enough memory for the run: %s; %.3g GB are available. Lower %s", machine, parts,
+                      gb(available), advice));
 }
 
 absl::Status CheckHeldHere(const RunConfig& config, const model::ModelConfig& shape, std::span<const RoleProcess> roles,

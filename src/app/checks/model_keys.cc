@@ -16,12 +16,12 @@ absl::Status CheckModelKeys(const RunConfig& config, const model::ModelConfig& s
   for (const auto& [key, set] : of_experts) {
     if (!set || shape.experts.count > 0) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat(key, " is set, but the model (", shape.model_type, ") has no experts: leave it out"));
+        absl::StrCat(key, " is set, but the model (", shape.model_type, ") has no experts: remove it"));
   }
   if (trainer.expert_bias_rate > 0 && !shape.experts.correction_bias) {
     return absl::InvalidArgumentError(absl::StrCat("trainer.expert_bias_rate is set, but the routers of ",
                                                    shape.model_type,
-                                                   " have no bias: use trainer.expert_balance instead"));
+                                                   " have no biases: use trainer.expert_balance instead"));
   }
   if (trainer.replay_routes && !config.rollout.record_routes) {
     return absl::InvalidArgumentError(

@@ -28,13 +28,13 @@ absl::Status CheckSharedAddresses(const ClusterOptions& cluster) {
   if (cluster.launcher == LauncherKind::kSlurm && IsLoopback(cluster.host)) {
     return absl::InvalidArgumentError(
         absl::StrCat("cluster.host is ", cluster.host, ", which each of the ", nodes,
-                     " nodes has for itself: set cluster.host=auto, each machine's own name"));
+                     " nodes uses for itself: set cluster.host=auto, which is each machine's host name"));
   }
   for (const std::string& endpoint : cluster.registry.endpoints) {
     if (!IsLoopback(HostOfEndpoint(endpoint))) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("cluster.registry.endpoints has ", endpoint, ", which each of the ", nodes,
-                     " nodes has for itself: name etcd's members as all nodes reach them"));
+                     " nodes uses for itself: name etcd's members by addresses that all nodes can reach"));
   }
   return absl::OkStatus();
 }
@@ -44,8 +44,8 @@ absl::Status CheckSharedAddresses(const ClusterOptions& cluster) {
 absl::Status CheckSharedToken(const RunConfig& config) {
   if (!config.cluster.token_file.empty() || TrainerAlone(config)) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      "the nodes of a run share its token: name a file with it in cluster.token_file (`openssl rand -hex 32 > FILE; "
-      "chmod 600 FILE`), the same on every machine");
+      "the nodes of a run need a shared token: put it in a file (`openssl rand -hex 32 > FILE; chmod 600 FILE`), copy "
+      "the file to every machine, and name it in cluster.token_file");
 }
 
 absl::Status CheckNodes(const RunConfig& config) {
@@ -59,7 +59,8 @@ absl::Status CheckNodes(const RunConfig& config) {
     return NodesOf(cluster) > 1 ? CheckSharedToken(config) : absl::OkStatus();
   }
   if (cluster.groups.empty()) {
-    return absl::InvalidArgumentError("cluster.launcher is slurm: cluster.groups must say which nodes run which roles");
+    return absl::InvalidArgumentError(
+        "cluster.launcher is slurm, which needs cluster.groups: list which nodes run which roles");
   }
   for (const NodeGroup& group : cluster.groups) INGOT_RETURN_IF_ERROR(SlurmResources(group).status());
   INGOT_RETURN_IF_ERROR(CheckSharedToken(config));
@@ -89,16 +90,16 @@ std::vector<std::string> NotesOfNodes(const RunConfig& config) {
     if (const absl::Status here = CheckLaunchedHere(config); !here.ok()) notes.emplace_back(here.message());
     if (NodesOf(cluster) > 1 && IsLoopback(cluster.host)) {
       notes.push_back(absl::StrCat("cluster.host is ", cluster.host,
-                                   ": all nodes are on one machine; on several, add --set cluster.host=ADDRESS to each "
-                                   "`ingot node`"));
+                                   ", so all nodes must be on one machine; for several machines, add --set "
+                                   "cluster.host=ADDRESS to each `ingot node`"));
     }
   }
   if (cluster.launcher != LauncherKind::kSlurm) return notes;
   for (const NodeGroup& group : cluster.groups) {
     if (AsksForCpus(group, cluster.slurm)) continue;
     notes.push_back(absl::StrCat("cluster.groups ('", group.name,
-                                 "') asks Slurm for no CPUs, and a node's roles get one where the partition does not "
-                                 "give whole nodes: add resources: {cpu: N}"));
+                                 "') requests no CPUs from Slurm, so its roles get one CPU unless the partition "
+                                 "allocates whole nodes: add resources: {cpu: N}"));
   }
   return notes;
 }

@@ -25,8 +25,8 @@ struct Rate {
 Found RateWarning(const Rate& rate) {
   if (rate.value >= rate.low && rate.value <= rate.high) return std::nullopt;
   return fmt::format("{} is {:g}; {} to {} is usual: {}", rate.key, rate.value, rate.low, rate.high,
-                     rate.value > rate.high ? "a policy forgets everything at this rate; lower it"
-                                            : "a policy learns nothing at this rate; raise it");
+                     rate.value > rate.high ? "this rate makes a policy forget everything; lower it"
+                                            : "a policy learns almost nothing at this rate; raise it");
 }
 
 Found PolicyRate(const RunConfig& config, const DataFacts&) {
@@ -74,8 +74,9 @@ Found GroupsOfOne(const RunConfig& config, const DataFacts&) {
   const std::string& normalization = config.trainer.advantage_normalization;
   if (normalization != "group" && normalization != "terms") return std::nullopt;
   return fmt::format(
-      "scheduler.group_size is 1, and trainer.advantage_normalization {} divides by the deviation of a group, which is "
-      "0 for one sample: set scheduler.group_size to 2 or more, or trainer.advantage_normalization to batch or none",
+      "scheduler.group_size is 1, and trainer.advantage_normalization {} divides by a group's standard deviation, "
+      "which is 0 for one sample: set scheduler.group_size to 2 or more, or trainer.advantage_normalization to batch "
+      "or none",
       normalization);
 }
 
@@ -90,18 +91,16 @@ Found FewTasks(const RunConfig& config, const DataFacts& data) {
 Found SharedTasks(const RunConfig&, const DataFacts& data) {
   if (data.shared == 0) return std::nullopt;
   return fmt::format(
-      "{} of {} tasks of eval.tasks are also training tasks (data.tasks), such as '{}': the evaluation measures what "
-      "was "
-      "trained, not what is held out; take them out of one of the files",
+      "{} of {} tasks of eval.tasks are also training tasks (data.tasks), such as '{}': the evaluation measures "
+      "trained tasks, not held-out ones; remove them from one of the files",
       data.shared, data.eval_tasks, data.shared_id);
 }
 
 Found TextBeyondContext(const RunConfig& config, const DataFacts& data) {
   if (data.context == 0 || data.shown_tokens < data.context) return std::nullopt;
   return fmt::format(
-      "the shortest text that a recipe shows its agent has {} tokens, but the context has {}: a call with it is "
-      "rejected; "
-      "raise {}, or shorten the tasks",
+      "the shortest prompt that a recipe gives its agent has {} tokens, but the context has only {}, so calls are "
+      "rejected; raise {}, or shorten the tasks",
       data.shown_tokens, data.context,
       config.rollout.context_length > 0 ? "rollout.context_length" : "model.context_length");
 }
@@ -151,8 +150,8 @@ Found OutcomeTakenTwice(const RunConfig& config, const DataFacts&) {
       const reward::TermOptions &a = terms[i], &b = terms[j];
       if (!takes(a) || !takes(b) || !Meet(a, b) || a.weight + b.weight <= outcome) continue;
       return fmt::format(
-          "rewards.terms {} and {} both subtract the outcome, so a right answer beyond both budgets earns {:g}, less "
-          "than a wrong one: give them domains without overlap, or weights of at most {:g} together",
+          "rewards.terms {} and {} both subtract the outcome, so a correct answer over both budgets gets {:g}, which "
+          "is less than a wrong one: give them separate domains, or total weights of at most {:g}",
           a.Name(), b.Name(), outcome - a.weight - b.weight, outcome);
     }
   }
@@ -181,8 +180,8 @@ Found JudgeInTheAgentsImage(const RunConfig& config, const DataFacts&) {
   for (const agents::RecipeOptions& recipe : config.agents.recipes) {
     if (recipe.image.empty() || recipe.verifier.kind != "command" || recipe.verifier_sandbox != "auto") continue;
     return fmt::format(
-        "agents.recipes '{}': the verifier runs programs of an image that the agent can change: set verifier_sandbox: "
-        "pristine (only the work folder is copied) or changed, or agent if the agent is trusted",
+        "agents.recipes '{}': the verifier runs programs from an image that the agent can change: set "
+        "verifier_sandbox: pristine (only the work folder is copied) or changed, or agent if the agent is trusted",
         recipe.name);
   }
   return std::nullopt;
@@ -207,11 +206,11 @@ struct Share {
 constexpr std::string_view kEqualGroups = "reward/frac_zero_std";
 
 constexpr Share kShares[] = {
-    {"agent/malformed_ratio", 0.5, "the calls hold a tool call that its output format cannot read",
-     "look at some (ingot inspect RUN), and set model.chat_format to the format that the model writes"},
+    {"agent/malformed_ratio", 0.5, "the calls contain a tool call that the output format cannot parse",
+     "look at some of them (ingot inspect RUN), and set model.chat_format to the format that the model writes"},
     {"agent/truncated_ratio", 0.5, "the calls ended at a length limit",
      "raise gateway.max_new_tokens or the context, or ask for shorter answers"},
-    {"signal/answer_malformed", 0.5, "the episodes have no answer that the verifier can read",
+    {"signal/answer_malformed", 0.5, "the episodes have no answer that the verifier can parse",
      "look at agents.recipes[].answer_from and at what the agent prints (ingot inspect RUN)"},
     {"agent/crash", 0.5, "the episodes' agents crashed", "look at the reasons (ingot inspect RUN)"},
     {"agent/timeout", 0.5, "the episodes' agents ran out of time", "raise agents.recipes[].timeout_s"},
@@ -243,8 +242,7 @@ Found ManyClipped(const RunConfig&, const RunTally& tally) {
   if (!(clipped > 0.3)) return std::nullopt;
   return fmt::format(
       "{:.0f} % of the trained tokens had a clipped ratio (actor/clipfrac_low, actor/clipfrac_high): the policy moves "
-      "far "
-      "from its samples; lower trainer.learning_rate or scheduler.max_staleness",
+      "far from the policy that sampled; lower trainer.learning_rate or scheduler.max_staleness",
       100 * clipped);
 }
 
@@ -252,8 +250,8 @@ Found StepsTakenBack(const RunConfig&, const RunTally& tally) {
   const double kept = 1 - MeanValue(tally, "trainer/step_scale");
   if (!tally.means.contains("trainer/step_scale") || !(kept > 0.5)) return std::nullopt;
   return fmt::format(
-      "the trust region kept {:.0f} % of the steps' length (trainer/step_scale): lower trainer.learning_rate, or raise "
-      "trainer.max_step_kl",
+      "the trust region reduced steps to {:.0f} % of their length (trainer/step_scale); lower trainer.learning_rate, "
+      "or raise trainer.max_step_kl",
       100 * (1 - kept));
 }
 
@@ -263,9 +261,8 @@ Found Mismatch(const RunConfig& config, const RunTally& tally) {
   const double most = exact ? 0 : fp32 ? 1e-3 : 0.5;
   if (!(tally.mismatch_max.value_or(0) > most)) return std::nullopt;
   return fmt::format(
-      "rollout and trainer differ by {:.2e} in a token's log-prob (mismatch/logprob_abs_diff_max); {} is usual: "
-      "the "
-      "samples are not from this policy; compare both on one machine or set numerics=exact, and report it",
+      "rollout and trainer differ by {:.2e} in a token's log-prob (mismatch/logprob_abs_diff_max); {} is usual: the "
+      "samples are not from the trained policy; compare both on one machine or with numerics=exact, and report the bug",
       *tally.mismatch_max, exact ? "0" : fmt::format("less than {:g}", most));
 }
 
@@ -318,8 +315,8 @@ Found FallingReward(const RunConfig&, const RunTally& tally) {
   const std::optional<Trend> trend = TrendOf(tally.rewards);
   if (!trend.has_value() || !trend->Moves(-1)) return std::nullopt;
   return fmt::format(
-      "the {} fell from {:.3f} (first {} steps) to {:.3f} (last {}): lower trainer.learning_rate, and look at "
-      "actor/entropy, actor/grad_norm and at episodes of the last steps (ingot inspect RUN)",
+      "the {} fell from {:.3f} (first {} steps) to {:.3f} (last {}): lower trainer.learning_rate, and check "
+      "actor/entropy, actor/grad_norm, and the last steps' episodes (ingot inspect RUN)",
       tally.reward.name, trend->first.mean, trend->first.steps, trend->last.mean, trend->last.steps);
 }
 
@@ -344,8 +341,8 @@ Found ConstantReward(const RunConfig& config, const RunTally& tally) {
   const auto [low, high] = std::minmax_element(rewards.begin(), rewards.end());
   if (*high - *low > 1e-9) return std::nullopt;
   return fmt::format(
-      "the mean reward was {:g} at each of {} steps: the verifier scores all samples the same; see its verdicts (ingot "
-      "inspect RUN)",
+      "the mean reward was {:g} at each of {} steps: the verifier gives all samples the same score; check its verdicts "
+      "(ingot inspect RUN)",
       *low, rewards.size());
 }
 

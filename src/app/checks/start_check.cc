@@ -77,9 +77,8 @@ absl::Status CheckContext(const RunConfig& config, const TextParts& text, int64_
   if (shortest < context) return absl::OkStatus();
   const char* key = config.rollout.context_length > 0 ? "rollout.context_length" : "model.context_length";
   return absl::InvalidArgumentError(
-      fmt::format("the context has {} tokens ({}), but the prompt of the shortest conversation has {}: every call "
-                  "would be rejected; "
-                  "raise it",
+      fmt::format("the context has {} tokens ({}), but the shortest conversation's prompt has {}, so every call would "
+                  "be rejected; raise it",
                   context, key, shortest));
 }
 
@@ -106,8 +105,7 @@ absl::Status CheckTermsOfTasks(const RunConfig& config, const std::vector<v1::Ta
       if (std::ranges::any_of(tasks, [&](const v1::Task& task) { return base::DomainOf(task.domain()) == domain; }))
         continue;
       return absl::InvalidArgumentError(fmt::format(
-          "rewards.terms ({}): domains names '{}', but no task of data.tasks is of this domain: the term would "
-          "never count there",
+          "rewards.terms ({}): domains names '{}', but no task in data.tasks has this domain: correct or remove it",
           term.Name(), domain));
     }
     for (const auto& [key, field] : FieldsOf(term)) {
@@ -121,10 +119,10 @@ absl::Status CheckTermsOfTasks(const RunConfig& config, const std::vector<v1::Ta
         if (lacking++ == 0) first = task.task_id();
       }
       if (lacking == 0) continue;
-      return absl::InvalidArgumentError(fmt::format(
-          "rewards.terms ({}): {} of {} tasks of data.tasks lack the field '{}' ({}), such as '{}'; their groups "
-          "would fail: name another field, or limit the term to other domains",
-          term.Name(), lacking, tasks.size(), field, key, first));
+      return absl::InvalidArgumentError(
+          fmt::format("rewards.terms ({}): {} of {} tasks in data.tasks do not have the field '{}' ({}), such as '{}', "
+                      "so their groups would fail: name another field, or limit the term to other domains",
+                      term.Name(), lacking, tasks.size(), field, key, first));
     }
   }
   return absl::OkStatus();
@@ -155,7 +153,7 @@ std::string UnreadVariables(const RunConfig& config, const text::ChatFormat& for
   }
   if (unread.empty()) return "";
   return absl::StrCat("gateway.template_variables has no effect for ", absl::StrJoin(unread, ", "),
-                      ": the chat template does not read them; see its variables in the model's chat_template.jinja");
+                      ": the chat template does not use them; its variables are in the model's chat_template.jinja");
 }
 
 std::string Count(int64_t number, const std::string& one) {
@@ -222,7 +220,7 @@ std::string DescribeCheck(const StartCheck& check) {
   if (check.pairs > 0) parts.push_back(Count(check.pairs, "preference pair"));
   if (check.data.tasks > 0) {
     const char* unrun = check.recipes == 1 ? " checked (its command was not run)" : " checked (no command was run)";
-    parts.push_back(check.recipes > 0 ? Count(check.recipes, "recipe") + unrun : "outside agents");
+    parts.push_back(check.recipes > 0 ? Count(check.recipes, "recipe") + unrun : "external agents");
   }
   if (check.data.context > 0) parts.push_back(fmt::format("context of {} tokens", check.data.context));
   return absl::StrCat("ok: ", absl::StrJoin(parts, ", "), check.warnings.empty() ? "" : "; ",

@@ -54,7 +54,7 @@ GoalVerdict JudgeGoal(const GoalOptions& goal, const std::vector<double>& reward
   if (!goal.of_steps() && !goal.of_evaluation()) return {};
   const auto steps = static_cast<int64_t>(rewards.size());
   if (steps < std::max(goal.first_steps, goal.last_steps)) {
-    return {false, fmt::format("goal not met: {} steps are fewer than the goal needs", steps)};
+    return {false, fmt::format("goal not met: {} steps are too few for the goal", steps)};
   }
   GoalVerdict verdict;
   std::vector<std::string> results;
@@ -96,8 +96,7 @@ std::string FormatSummary(const RunTally& tally, double wall_seconds, int64_t si
   text += "\nmismatch         largest log-prob difference, rollout to trainer: ";
   text += tally.mismatch_max ? fmt::format("{:.2e}", *tally.mismatch_max) : "not measured";
   text += fmt::format("\nepisodes         {} finished; wall time {:.0f} s", tally.episodes, wall_seconds);
-  if (since > 0)
-    text += fmt::format("; everything except the rewards counts from step {}, where the run resumed", since);
+  if (since > 0) text += fmt::format("; all figures except rewards start at step {}, where the run resumed", since);
   return text;
 }
 

@@ -16,8 +16,8 @@ absl::Status CheckTokenizer(const dataset::SftConversation& from, const TextPart
   if (!from.recorded.has_value() || from.recorded->tokenizer.empty() || from.recorded->tokenizer == ours) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat(from.place, ": its ids are from the tokenizer ",
-                                                 from.recorded->tokenizer, ", and the run's is ", ours,
+  return absl::InvalidArgumentError(absl::StrCat(from.place, ": its ids are from tokenizer ", from.recorded->tokenizer,
+                                                 ", but the run uses tokenizer ", ours,
                                                  ": export from a run with the same tokenizer"));
 }
 

@@ -76,7 +76,7 @@ class LoadBalancer::Impl final : public std::enable_shared_from_this<Impl> {
     INGOT_ASSIGN_OR_RETURN(max_connections_, MakeRoom(options_));
     error_code error;
     const auto address = asio::ip::make_address(host, error);
-    if (error) return absl::InvalidArgumentError(absl::StrCat("http.host is '", host, "': an IP address is expected"));
+    if (error) return absl::InvalidArgumentError(absl::StrCat("http.host is '", host, "': it must be an IP address"));
     const tcp::endpoint place(address, static_cast<uint16_t>(port));
     acceptor_.open(place.protocol(), error);
     if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
@@ -148,7 +148,7 @@ class LoadBalancer::Impl final : public std::enable_shared_from_this<Impl> {
     const auto now = std::chrono::steady_clock::now();
     if (now < say_full_at_) return;
     say_full_at_ = now + kSayAgain;
-    INGOT_LOG(warn, "the address for agents has {} connections, its maximum: more clients wait", max_connections_);
+    INGOT_LOG(warn, "the load balancer has {} connections, its maximum: further clients wait", max_connections_);
   }
 
   asio::awaitable<void> Sleep() {

@@ -23,8 +23,8 @@ std::vector<std::string> DescribeClocksAhead(const std::vector<NodePlace>& nodes
   for (const NodePlace& node : nodes) {
     if (!IsAhead(node, own, now_unix_ns)) continue;
     lines.push_back(fmt::format(
-        "the clock of {} (node {}) is at least {:.1f} s behind the clock of {} (node {}): set both, by "
-        "NTP for instance; deadlines and recorded times are off by that much",
+        "the clock of {} (node {}) is at least {:.1f} s behind the clock of {} (node {}): synchronize both clocks, for "
+        "example by NTP; until then, deadlines and recorded times are off by that much",
         MachineName(), own, static_cast<double>(node.reported_unix_ns - now_unix_ns) * 1e-9, node.machine, node.name));
   }
   return lines;

@@ -107,7 +107,7 @@ std::string OwnHost(const ClusterOptions& cluster) { return cluster.host == "aut
 
 std::string DescribeTaken(const std::string& name, const std::string& holder, double ttl_s) {
   return absl::StrCat(DescribeHolder(holder), " is now ", name, ", because this process was silent for longer than ",
-                      ttl_s, " s (cluster.registry.ttl_s); this process ends, with everything that it started");
+                      ttl_s, " s (cluster.registry.ttl_s); this process exits and stops everything that it started");
 }
 
 std::string RoleName(const std::string& role, int index) {
@@ -188,7 +188,7 @@ void RunRegistry::NoteGone(const std::string& name) {
     gone_.insert(name);
     last_places_.erase(name);
     if (!replaceable_.contains(name)) return;
-    INGOT_LOG(info, "{} is gone; others answer for it", name);
+    INGOT_LOG(info, "{} is gone; other processes take over", name);
     closed = Reopen(name);
   }
   closed->Close();
@@ -331,7 +331,7 @@ absl::Status RunRegistry::ClaimRun() {
                                          PlaceText("none", began_), ttl() + std::chrono::seconds(3))
                                    .status();
   return absl::IsAlreadyExists(claimed)
-             ? absl::FailedPreconditionError(absl::StrCat("the run '", run_, "' is launched already: ",
+             ? absl::FailedPreconditionError(absl::StrCat("the run '", run_, "' is already launched: ",
                                                           claimed.message(), "; choose another run.name, or stop it"))
              : claimed;
 }
@@ -346,7 +346,7 @@ absl::Status RunRegistry::RegisterNode(const std::string& name, const std::strin
       KeepEntry(NodesPrefix(run_) + name, "the agent of node " + name, NodeText(roles, clock_.UnixNanos()), timeout);
   if (absl::IsAlreadyExists(kept.status())) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "another process runs node ", name, " of the run, or has taken its roles over: ", kept.status().message(),
+        "another process runs node ", name, " of the run, or has taken over its roles: ", kept.status().message(),
         "; this node can start again once that process has ended"));
   }
   INGOT_RETURN_IF_ERROR(kept.status());

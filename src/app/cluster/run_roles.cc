@@ -68,8 +68,8 @@ bool IsLoopback(std::string_view host) { return host == "localhost" || host == "
 absl::Status RequireRewardsRole(const RunConfig& config) {
   if (CountOf(config, "rewards") > 0 && config.has_reward_stage()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      "this run has no role rewards: its stage is in the scheduler's process, or its reward is only the outcome; set "
-      "cluster.rewards_role to true and give rewards.terms");
+      "this run has no rewards role, because the reward stage runs in the scheduler's process or the reward is only "
+      "the outcome; set cluster.rewards_role to true and rewards.terms to the terms");
 }
 
 absl::StatusOr<std::vector<RoleProcess>> RolesOfNode(const RunConfig& config, const std::string& group, int node) {
@@ -87,7 +87,7 @@ absl::StatusOr<std::vector<RoleProcess>> RolesOfNode(const RunConfig& config, co
     }
     if (node < 0 || node >= candidate.nodes) {
       return absl::InvalidArgumentError(absl::StrCat("group '", group, "' has ", candidate.nodes,
-                                                     " nodes, numbered from 0, and this is node ", node));
+                                                     " nodes, numbered from 0, but this is node ", node));
     }
     std::vector<RoleProcess> roles;
     for (const RoleProcess& role : AllRoles(config)) {
@@ -136,9 +136,8 @@ absl::Status CheckEntrance(const RunConfig& config) {
     return absl::InvalidArgumentError(absl::StrCat(
         "cluster.groups ('", group.name, "') has ", agents ? "agents" : "a gateway", " on another node than ",
         load_balancer ? "the load balancer of the gateways" : "the gateway", ", and http.host is ", config.http.host,
-        ", which only its own machine reaches: set http.host=0.0.0.0, with gateway.tls "
-        "or, on a private network, gateway.tls.allow_plaintext; or name an address for agents in "
-        "gateway.public_url"));
+        ", which only its own machine can reach: set http.host=0.0.0.0, with gateway.tls or, on a private network, "
+        "gateway.tls.allow_plaintext; or set gateway.public_url to an address for agents"));
   }
   return absl::OkStatus();
 }
@@ -173,7 +172,7 @@ absl::Status CheckGroups(const RunConfig& config) {
         wanted == 0 && places[role] == 1 && (config.cluster.rewards_role || std::string_view(role) != "rewards");
     if (places[role] == wanted || idle) continue;
     return absl::InvalidArgumentError(absl::StrCat("cluster.groups has room for ", places[role], " of role ", role,
-                                                   ", and the run has ", wanted,
+                                                   ", but the run has ", wanted,
                                                    std::string_view(role) == "rollout"    ? " (cluster.rollout_engines)"
                                                    : std::string_view(role) == "gateway"  ? " (cluster.gateways)"
                                                    : std::string_view(role) == "datapool" ? " (cluster.datapools)"
@@ -182,8 +181,8 @@ absl::Status CheckGroups(const RunConfig& config) {
   }
   if (StartsAgents(config) && group_of["agents"] != group_of["gateway"] && config.gateway.admin_key_file.empty()) {
     return absl::InvalidArgumentError(
-        "cluster.groups has agents and gateway on different nodes: name a file with the key that opens episodes in "
-        "gateway.admin_key_file");
+        "cluster.groups puts agents and gateway on different nodes: set gateway.admin_key_file to a file with a key "
+        "that opens episodes");
   }
   return CheckEntrance(config);
 }

@@ -55,7 +55,7 @@ absl::StatusOr<sandbox::Fd> Given(const std::string& text) {
   // `text` must fit in the socket's buffer, because nothing reads it before the process runs.
   const ssize_t sent = send(writer.get(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent == static_cast<ssize_t>(text.size())) return reader;
-  return sandbox::ErrnoStatus(sent < 0 ? errno : ENOSPC, "cannot hand over the input of a role");
+  return sandbox::ErrnoStatus(sent < 0 ? errno : ENOSPC, "cannot pass a role its input");
 }
 
 }  // namespace
@@ -145,7 +145,7 @@ Supervisor::Ending Supervisor::TendAll(const std::function<bool()>& stop, const 
   const auto failed = [](const absl::Status& status) { return Ending{status, std::string(status.message())}; };
   while (true) {
     if (stop()) {
-      on_status("stopping all roles in order; a second signal ends them at once");
+      on_status("stopping all roles in order; a second signal ends them immediately");
       return failed(absl::CancelledError("stopped"));
     }
     for (Role& role : roles_) {
@@ -218,12 +218,12 @@ absl::StatusOr<std::optional<Supervisor::Ending>> Supervisor::Tend(Role& role, c
   const std::string what = Describe(role, wait_status);
   on_status(what);
   if (role.held) {
-    on_status(absl::StrCat(role.spec.name, " is started again once it can succeed: ", options_.obstacle()));
+    on_status(absl::StrCat(role.spec.name, " will restart once it can succeed: ", options_.obstacle()));
     Schedule(role);
     return std::nullopt;
   }
   if (code == kRejectedExit && role.restarts == 0) {
-    return absl::AbortedError(absl::StrCat(what, "; it would end so again, and is not restarted"));
+    return absl::AbortedError(absl::StrCat(what, "; it is not restarted, because it would fail the same way"));
   }
   INGOT_RETURN_IF_ERROR(Restart(role, what));
   return std::nullopt;
@@ -318,7 +318,7 @@ absl::Status Supervisor::RestartGroup(const std::string& name, const std::string
     Schedule(*role);
     if (!counts) continue;
     on_status(
-        absl::StrCat(role->spec.name, " is to be started again (", role->restarts, " of ", options_.max_restarts, ")"));
+        absl::StrCat(role->spec.name, " will be restarted (", role->restarts, " of ", options_.max_restarts, ")"));
   }
   if (!lost.empty()) return ContinueWithout(lost, name, why, on_status);
   on_status(absl::StrCat("all of ", name, " ended; they are started again together",
@@ -368,8 +368,8 @@ void Supervisor::StopWave(int wave, const OnStatus& on_status) {
       if (!role.killed && options_.clock->Now() - begin >= role.spec.stop_grace) {
         kill(role.pid, SIGKILL);
         role.killed = true;
-        on_status(absl::StrCat(role.spec.name, " has not ended within ", role.spec.stop_grace.count(),
-                               " ms of the signal to stop, and is killed"));
+        on_status(absl::StrCat(role.spec.name, " did not exit within ", role.spec.stop_grace.count(),
+                               " ms after the signal to stop, and is killed"));
       }
       if (waitpid(role.pid, nullptr, WNOHANG) != 0) role.pid = -1;
       if (role.pid > 0) names.push_back(role.spec.name);

@@ -45,7 +45,7 @@ TEST(NodesCheck, AJobNeedsGroupsAndItsLaunchersKeys) {
   config.cluster.groups.clear();
   EXPECT_THAT(Fault(config), HasSubstr("cluster.launcher is kubernetes: cluster.groups"));
   config.cluster.launcher = LauncherKind::kSlurm;
-  EXPECT_THAT(Fault(config), HasSubstr("cluster.launcher is slurm: cluster.groups"));
+  EXPECT_THAT(Fault(config), HasSubstr("cluster.launcher is slurm, which needs cluster.groups"));
 }
 
 TEST(NodesCheck, NodesOfAJobDoNotShareALoopbackAddress) {

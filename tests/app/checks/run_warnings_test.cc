@@ -117,7 +117,7 @@ TEST(StartWarnings, EachNamesItsFigureAndAWayOn) {
          d.shared = 7;
          d.shared_id = "sum-3";
        },
-       {"7 of 20 tasks of eval.tasks are also training tasks", "'sum-3'", "take them out"}},
+       {"7 of 20 tasks of eval.tasks are also training tasks", "'sum-3'", "remove them"}},
       {"context",
        [](RunConfig&, DataFacts& d) { d.context = 50; },
        {"50 tokens", "the context has 50", "raise model.context_length"}},
@@ -145,7 +145,7 @@ TEST(StartWarnings, EachNamesItsFigureAndAWayOn) {
          c.trainer.importance_cap = 2;
          c.trainer.eps_clip_high = 0.3;
        },
-       {"trainer.eps_clip_high is 0.3 but has no effect", "trainer.importance_cap is 2", "importance_cap 0 to clip"}},
+       {"trainer.eps_clip_high is 0.3 but has no effect", "trainer.importance_cap is 2", "importance_cap to 0 to clip"}},
       {"truncated samples",
        [](RunConfig& c, DataFacts&) { c.gateway.train_sampling.top_p = 0.5f; },
        {"gateway.train_sampling.top_p is 0.5", "biased", "set top_p 1"}},
@@ -174,7 +174,7 @@ TEST(StartWarnings, EachNamesItsFigureAndAWayOn) {
        {"trainer.kl_kind k1", "reference_kl_coefficient 0.04", "set trainer.kl_kind to k2 or k3"}},
       {"the outcome is taken twice",
        [](RunConfig& c, DataFacts&) { c.rewards.terms = TwoBudgets(); },
-       {"toggle and critical_steps both subtract the outcome", "earns -1", "domains without overlap"}},
+       {"toggle and critical_steps both subtract the outcome", "gets -1", "separate domains"}},
   };
   for (const StartCase& one : cases) {
     RunConfig config = SoundRun();

@@ -337,7 +337,7 @@ TEST_F(RunRegistryTest, TheRolesOfADeadNodeMoveOnceAndForGood) {
   EXPECT_THAT(ArrivedWithin(takeover, seconds(30)), ElementsAre("gateway", "scheduler"));
   const absl::Status back = Open()->RegisterNode("front-0", "", milliseconds(0));
   EXPECT_TRUE(absl::IsFailedPrecondition(back));
-  EXPECT_THAT(std::string(back.message()), HasSubstr("has taken its roles over"));
+  EXPECT_THAT(std::string(back.message()), HasSubstr("has taken over its roles"));
   EXPECT_THAT(ArrivedWithin(takeover, milliseconds(500)), ElementsAre());
 }
 
@@ -472,7 +472,7 @@ TEST_F(RunRegistryTest, OneLauncherAtATimeDrivesARun) {
   const auto second = Open();
   const absl::Status rejected = second->ClaimRun();
   EXPECT_TRUE(absl::IsFailedPrecondition(rejected)) << rejected;
-  EXPECT_THAT(std::string(rejected.message()), HasSubstr("'run' is launched already"));
+  EXPECT_THAT(std::string(rejected.message()), HasSubstr("'run' is already launched"));
   first.reset();
   EXPECT_TRUE(second->ClaimRun().ok());
 }

@@ -119,7 +119,7 @@ TEST_F(Supervised, AnErrorWhileThereIsAnObstacleIsNoCrash) {
   ASSERT_TRUE(supervisor.Start(Role("leader", "while [ ! -e " + folder_ + "/done ]; do sleep 0.02; done")).ok());
   EXPECT_EQ(*supervisor.Run([] { return false; }, [this](const std::string& line) { said_ += line + "\n"; }), 0);
   EXPECT_THAT(said_, HasSubstr("other exited with 3"));
-  EXPECT_THAT(said_, HasSubstr("other is started again once it can succeed: the disk is full\n"));
+  EXPECT_THAT(said_, HasSubstr("other will restart once it can succeed: the disk is full\n"));
   EXPECT_THAT(said_, HasSubstr("nothing blocks other now\n"));
   EXPECT_THAT(said_, HasSubstr("other started again (0 of 0)\n"));
   EXPECT_THAT(waits, ElementsAre("the start of other: the disk is full"));
@@ -346,7 +346,7 @@ TEST_F(Supervised, ACrashRestartsTheWholeGroup) {
   EXPECT_EQ(*code, 0);
   EXPECT_THAT(said_, HasSubstr("follower was killed by signal 9"));
   EXPECT_THAT(said_, HasSubstr("all of ranks ended; they are started again together"));
-  EXPECT_THAT(said_, HasSubstr("follower is to be started again (1 of 2)"));
+  EXPECT_THAT(said_, HasSubstr("follower will be restarted (1 of 2)"));
   EXPECT_THAT(said_, HasSubstr("leader started again\n"));
   EXPECT_THAT(said_, HasSubstr("follower started again\n"));
 }
@@ -378,7 +378,7 @@ TEST_F(Supervised, AGroupGoesOnWithoutAMemberThatKeepsDying) {
   ASSERT_TRUE(code.ok()) << code.status();
   EXPECT_EQ(*code, 7);
   EXPECT_THAT(said_,
-              HasSubstr("b is to be started again (1 of 1)\nall of ranks ended; they are started again together"));
+              HasSubstr("b will be restarted (1 of 1)\nall of ranks ended; they are started again together"));
   EXPECT_THAT(said_, HasSubstr("gave up b after 1 restarts; ranks continues with 2"));
 }
 

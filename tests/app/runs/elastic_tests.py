@@ -185,7 +185,7 @@ def check_pools(ingot, own):
         check(all(row["mismatch/logprob_abs_diff_max"] == 0 for row in rows), "rollout and trainer differ")
         check(ingot.journal("pools")[:len(before)] == before, "the journal lost what it held")
         logs = [(pathlib.Path(ingot.folder) / f"pools/logs/{name}.log").read_text() for name in ("scheduler", "trainer", "gateway")]
-        check(any("is gone; others answer for it" in log for log in logs), "nobody went on at another process of the pool")
+        check(any("is gone; other processes take over" in log for log in logs), "nobody went on at another process of the pool")
     finally:
         end(launch)
 

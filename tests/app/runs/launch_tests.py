@@ -100,7 +100,7 @@ def case_launch(ingot):
     # Behind them may stand roles that only wait: on a busy machine the trainer, for its batch.
     check([line.split()[0] for line in answer.stdout.splitlines()][:5] ==
           ["datapool", "rewards", "scheduler", "rollout-0", "gateway"], f"ingot status: {answer.stdout}")
-    check(re.search(r"^rewards .* [1-9]\d* groups judged", answer.stdout, re.M), f"ingot status: {answer.stdout}")
+    check(re.search(r"^rewards .* [1-9]\d* groups scored", answer.stdout, re.M), f"ingot status: {answer.stdout}")
     for role in ("trainer", "agents"):
         check(re.search(rf"^{role} +- +runs", answer.stdout, re.M), f"ingot status: {answer.stdout}")
     states = {one["name"]: one for one in json.loads(ingot.call(*ingot.argv("status", settings)[1:], "--json").stdout)}

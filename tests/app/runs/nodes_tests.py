@@ -298,10 +298,10 @@ def case_mutual_tls(ingot):
     launch = ingot.start("launch", own)
     wait_for_rows(ingot, launch, "mutual", 2)
     code, lines = status(ingot, own)
-    check(code == 0 and "groups judged" in lines["rewards"], f"ingot status with a certificate: {lines}")
+    check(code == 0 and "groups scored" in lines["rewards"], f"ingot status with a certificate: {lines}")
     # The same token without a certificate of its own: every role refuses, and says why.
     code, lines = status(ingot, {**own, "cluster.tls.mutual": "false"})
-    check(code == 1 and all("shows no certificate" in lines[role] for role in ("datapool", "rewards")), f"ingot status without a certificate: {lines}")
+    check(code == 1 and all("presents no certificate" in lines[role] for role in ("datapool", "rewards")), f"ingot status without a certificate: {lines}")
     output, _ = launch.communicate(timeout=300)
     check(launch.returncode == 0, f"exit code {launch.returncode}: {output}")
     check_run(ingot, "mutual", 20)

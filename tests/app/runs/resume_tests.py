@@ -275,7 +275,7 @@ def case_replace_jobs(ingot):
         check(code == 1 and f"kept in {run}/.ingot-submitted" in output, f"{code}: {output}")
         check((run / ".ingot-submitted/metrics.jsonl").is_file() and (run / "config.yaml").is_file(), str(sorted(contents(run))))
         code, output = ingot.run("launch", settings, timeout=120)
-        check(code == 1 and "is launched already" in output, f"{code}: {output}")
+        check(code == 1 and "is already launched" in output, f"{code}: {output}")
         code, output = ingot.run("train", {**SHORT, "run.name": "j"}, ("--resume",), timeout=120)
         check(code == 1 and f"kept in {run}/.ingot-submitted" in output, f"a job's run was taken: {code}: {output}")
         (programs / "taken").unlink()

@@ -172,7 +172,7 @@ def check_second_launch(ingot, cluster, own, launch):
     (job,) = cluster.ask("squeue", "--noheader", "--format=%i").split()
     waits = f"job {job} is PENDING (JobHeldUser)"
     code, output = ingot.run("launch", own | {"run.seed": 2}, timeout=60)
-    check(code == 1 and output.count("\n") == 1 and f"'{own['run.name']}' is launched already: {waits}" in output
+    check(code == 1 and output.count("\n") == 1 and f"'{own['run.name']}' is already launched: {waits}" in output
           and f"`scancel {job}`" in output, f"a second launch: {code}: {output}")
     check(before == [((folder / name).stat().st_ino, (folder / name).read_text())
                      for name in ("config.yaml", "launch.sbatch")], "a second launch changed the run's files")

@@ -28,7 +28,7 @@ def stop_and_look(ingot, launch, role, terminal, logs):
         line = lines.get(role, "")
         return code == 1 and "NOT REACHED: no answer for" in line and "stopped by a signal" in line
 
-    silent, took = f"{role} gives no answer for ", {}
+    silent, took = f"{role} has not responded for ", {}
     process = role_process(launch, role)
     os.kill(process, signal.SIGSTOP)
     began = time.monotonic()
@@ -40,10 +40,10 @@ def stop_and_look(ingot, launch, role, terminal, logs):
             if looks[place]():
                 took[place] = time.monotonic() - began
         time.sleep(0.2)
-    check(f"process {process} is stopped by a signal" in said(terminal), f"no cause for {role}: {said(terminal)}")
+    check(f"process {process} was stopped by a signal" in said(terminal), f"no cause for {role}: {said(terminal)}")
     rows = ingot.rows("waits")
     os.kill(process, signal.SIGCONT)
-    wait_until(lambda: f"{role} answers again" in said(terminal), f"word that {role} answers again", launch)
+    wait_until(lambda: f"{role} responds again" in said(terminal), f"word that {role} responds again", launch)
     wait_until(lambda: ingot.rows("waits") >= rows + 3, f"steps after {role} went on", launch)
     return took
 

@@ -41,7 +41,8 @@ struct Demands {
 absl::Status CheckPeerFormat(const grpc_metadata* shown) {
   int64_t number = 0;
   if (shown != nullptr && !absl::SimpleAtoi(std::string(Text(shown->value)), &number)) number = -1;
-  return base::CheckFormat(kRpcFormat, number, "the caller", "run one version of ingot on all machines of the run");
+  return base::CheckFormat(kRpcFormat, number, "the caller",
+                           "run the same version of ingot on all of the run's machines");
 }
 
 // Called for every rpc before the service. `state` is the Demands.
@@ -50,7 +51,7 @@ void CheckCaller(void* state, grpc_auth_context* peer, const grpc_metadata* meta
   const Demands& demands = *static_cast<const Demands*>(state);
   if (demands.certificate && grpc_auth_context_peer_is_authenticated(peer) == 0) {
     done(rpc, nullptr, 0, nullptr, 0, GRPC_STATUS_UNAUTHENTICATED,
-         "it shows no certificate, and cluster.tls.mutual is on for the role");
+         "it presents no certificate, but the role requires one (cluster.tls.mutual)");
     return;
   }
   const auto find = [&](const char* name) {
@@ -61,9 +62,9 @@ void CheckCaller(void* state, grpc_auth_context* peer, const grpc_metadata* meta
   };
   const grpc_metadata* const shown = find(kTokenName);
   if (shown == nullptr) {
-    done(rpc, nullptr, 0, nullptr, 0, GRPC_STATUS_UNAUTHENTICATED, "the rpc carries no token of the run");
+    done(rpc, nullptr, 0, nullptr, 0, GRPC_STATUS_UNAUTHENTICATED, "the RPC has no token");
   } else if (!base::SameSecret(Text(shown->value), demands.token)) {
-    done(rpc, nullptr, 0, nullptr, 0, GRPC_STATUS_UNAUTHENTICATED, "the rpc's token is not this run's");
+    done(rpc, nullptr, 0, nullptr, 0, GRPC_STATUS_UNAUTHENTICATED, "the RPC's token is not this run's token");
   } else if (const absl::Status format = CheckPeerFormat(find(kFormatName)); !format.ok()) {
     done(rpc, nullptr, 0, nullptr, 0, GRPC_STATUS_FAILED_PRECONDITION, std::string(format.message()).c_str());
   } else {
@@ -113,9 +114,9 @@ struct Caller {
 
 std::string Explain(const Caller& caller, const std::string& rejection) {
   return absl::StrCat("the role at ", caller.address, " rejects this process: ", rejection,
-                      ". A role of `ingot launch` gets the token from it; one that was started by hand, and a command, "
-                      "from ",
-                      caller.token_key, ", which must hold the same token for all");
+                      ". Roles started by `ingot launch` get the run's token from it; roles and commands that you "
+                      "start yourself read it from ",
+                      caller.token_key, ", which must be the same everywhere");
 }
 
 class TokenInterceptor final : public grpc::experimental::Interceptor {
@@ -229,10 +230,9 @@ absl::Status CheckReach(const std::string& address, const RpcAccess& access) {
   if (loopback) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "host ", host,
-      " is reached from other machines, and without TLS anyone on the network path can read the run's token: set "
-      "cluster.tls.certificate and cluster.tls.key (`ingot serve`: --tls-certificate and --tls-key), or allow plain "
-      "text "
-      "where the network is private (cluster.tls.allow_plaintext; --allow-plaintext)"));
+      " can be reached from other machines, and without TLS anyone on the network can read the run's token: set "
+      "cluster.tls.certificate and cluster.tls.key (`ingot serve`: --tls-certificate and --tls-key), or, on a private "
+      "network, allow connections without TLS (cluster.tls.allow_plaintext; --allow-plaintext)"));
 }
 
 std::shared_ptr<grpc::ServerCredentials> ServerAccess(const RpcAccess& access) {

@@ -20,8 +20,8 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string&
   for (const auto& service : server->services_) builder.RegisterService(service.get());
   server->server_ = builder.BuildAndStart();
   if (server->server_ == nullptr || server->port_ == 0) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot listen on ", address, ": the port is in use or the address is not this machine's"));
+    return absl::UnavailableError(absl::StrCat("cannot listen on ", address,
+                                               ": the port is in use, or the address does not belong to this machine"));
   }
   return server;
 }

@@ -55,12 +55,12 @@ absl::StatusOr<RunSecrets> ReadRunSecrets(int fd) {
   }
   if (got < 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--token-fd ", fd, ": the run's token cannot be read: ", std::strerror(errno)));
+        absl::StrCat("--token-fd ", fd, ": cannot read the run's token: ", std::strerror(errno)));
   }
   const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (null < 0 || (null != fd && dup3(null, fd, fd > 2 ? O_CLOEXEC : 0) < 0)) {
     return absl::UnavailableError(
-        absl::StrCat("--token-fd ", fd, ": cannot put /dev/null there: ", std::strerror(errno)));
+        absl::StrCat("--token-fd ", fd, ": cannot replace it by /dev/null: ", std::strerror(errno)));
   }
   if (null != fd) close(null);
   std::string_view rest = text;
@@ -70,8 +70,8 @@ absl::StatusOr<RunSecrets> ReadRunSecrets(int fd) {
   const auto is_word = [](const std::string& word) { return word.find_first_of(kSpace) == std::string::npos; };
   if (text.size() > kMaxBytes || !base::IsSecret(secrets.token) || !is_word(secrets.admin_key) ||
       rest.find_first_not_of(kSpace) != std::string_view::npos) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--token-fd ", fd, ": a line with the run's token is expected, e.g. of `openssl rand -hex 32`"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--token-fd ", fd, ": expected a line with the run's token, such as the output of `openssl rand -hex 32`"));
   }
   return secrets;
 }

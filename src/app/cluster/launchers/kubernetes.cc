@@ -47,28 +47,31 @@ absl::Status Check(const RunConfig& config) {
   const KubernetesOptions& options = cluster.kubernetes;
   const auto reject = [](const auto&... parts) { return absl::InvalidArgumentError(absl::StrCat(parts...)); };
   if (!IsLabel(config.name, 30)) {
-    return reject("run.name '", config.name,
-                  "' becomes part of the names of Kubernetes objects: up to 30 of a-z, 0-9 and '-', such as my-run-1");
+    return reject(
+        "run.name '", config.name,
+        "' becomes part of the names of Kubernetes objects: use up to 30 of a-z, 0-9, and '-', such as my-run-1");
   }
   if (cluster.groups.empty())
-    return reject("cluster.launcher is kubernetes: cluster.groups must say which pods run which roles");
+    return reject("cluster.launcher is kubernetes: cluster.groups must list which pods run which roles");
   if (cluster.registry.kind != RegistryKind::kEtcd) {
     return reject(
         "cluster.launcher is kubernetes: pods find each other in etcd; set cluster.registry.kind=etcd and endpoints");
   }
-  if (options.image.empty()) return reject("cluster.kubernetes.image names no image of Ingot (docker/)");
+  if (options.image.empty())
+    return reject("cluster.kubernetes.image is empty: name a container image of Ingot (docker/)");
   if (options.volume_claim.empty()) {
-    return reject("cluster.kubernetes.volume_claim names no PersistentVolumeClaim (ReadWriteMany) for run.root");
+    return reject(
+        "cluster.kubernetes.volume_claim is empty: name a PersistentVolumeClaim (ReadWriteMany) for run.root");
   }
   if (options.token_secret.empty()) {
     return reject(
-        "cluster.kubernetes.token_secret names no Secret: `kubectl create secret generic NAME "
-        "--from-literal=token=$(openssl rand -hex 32)` makes one");
+        "cluster.kubernetes.token_secret is empty: create a Secret (`kubectl create secret generic NAME "
+        "--from-literal=token=$(openssl rand -hex 32)`) and name it");
   }
   if (options.tls_secret.empty() && !cluster.allow_plaintext) {
     return reject(
-        "pods reach each other over the cluster's network: name a Secret with tls.crt, tls.key and ca.crt in "
-        "cluster.kubernetes.tls_secret, or set cluster.tls.allow_plaintext where that network is private");
+        "pods communicate over the cluster's network: name a Secret with tls.crt, tls.key, and ca.crt in "
+        "cluster.kubernetes.tls_secret, or set cluster.tls.allow_plaintext if that network is private");
   }
   if (config.root.empty() || config.root.front() != '/') {
     return reject("run.root '", config.root, "' must be an absolute path: the volume is mounted there");
@@ -80,26 +83,26 @@ absl::Status Check(const RunConfig& config) {
   if (NeedsService(config)) {
     const bool one = cluster.gateways == 1;
     if (config.http.port == 0 || IsLoopback(config.http.host)) {
-      return reject(one ? "cluster.groups has agents and gateway in different pods"
-                        : absl::StrCat("cluster.gateways is ", cluster.gateways),
-                    ": a Service stands in front of ", one ? "the gateway" : "them",
-                    ", and needs http.port, and http.host=0.0.0.0; or name your own address for agents in "
-                    "gateway.public_url");
+      return reject(
+          one ? "cluster.groups has agents and gateway in different pods"
+              : absl::StrCat("cluster.gateways is ", cluster.gateways),
+          ": a Service is in front of ", one ? "the gateway" : "them",
+          ", and needs http.port and http.host=0.0.0.0; or set gateway.public_url to your own address for agents");
     }
     if (config.http.tls_certificate.empty() && !config.http.allow_plaintext) {
       return reject(
-          "agents reach the gateway over the cluster's network: give gateway.tls.certificate and key, or set "
-          "gateway.tls.allow_plaintext where that network is private");
+          "agents reach the gateway over the cluster's network: set gateway.tls.certificate and key, or set "
+          "gateway.tls.allow_plaintext if that network is private");
     }
   }
   for (const NodeGroup& group : cluster.groups) {
     if (!IsLabel(group.name, 20)) {
       return reject("cluster.groups ('", group.name,
-                    "'): its name becomes part of pods' names: up to 20 of a-z, 0-9 and '-'");
+                    "'): its name becomes part of pods' names: use up to 20 of a-z, 0-9, and '-'");
     }
     for (const char* resource : {"cpu", "memory"}) {
       if (group.resources.contains(resource)) continue;
-      return reject("cluster.groups ('", group.name, "'): resources must say how much ", resource,
+      return reject("cluster.groups ('", group.name, "'): resources must specify how much ", resource,
                     " a pod needs, such as {cpu: 4, memory: 16Gi}");
     }
   }

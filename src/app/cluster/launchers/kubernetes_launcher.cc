@@ -106,7 +106,7 @@ absl::Status KubernetesLauncher::Stop() {
 }
 
 std::string KubernetesLauncher::Advice() const {
-  return absl::StrCat("its pods' logs and ", config_.root, "/", config_.name, "/logs may say why");
+  return absl::StrCat("its pods' logs and ", config_.root, "/", config_.name, "/logs may show the cause");
 }
 
 std::string KubernetesLauncher::Selector() const {
@@ -132,7 +132,7 @@ absl::StatusOr<JobLauncher::State> KubernetesLauncher::PollJob() {
   State state{"starting", false, std::nullopt};
   for (const std::string& word : std::vector<std::string>(absl::StrSplit(conditions, ' ', absl::SkipEmpty()))) {
     if (word == "Complete=True" || word == "Failed=True") code_ = word == "Complete=True" ? 0 : 1;
-    if (word == "Suspended=True") state.text = "suspended, until its queue admits it";
+    if (word == "Suspended=True") state.text = "suspended until its queue admits it";
     if (int ready = 0; absl::SimpleAtoi(word, &ready) && ready > 0) state.text = "running";
   }
   if (code_.has_value()) return State{*code_ == 0 ? "complete" : "failed", false, code_};

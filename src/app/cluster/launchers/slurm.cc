@@ -133,7 +133,7 @@ absl::StatusOr<std::vector<std::string>> SlurmResources(const NodeGroup& group) 
       if (!IsNumber(value)) return reject("whole GPUs");
       options.push_back("--gres=gpu:" + value);
     } else {
-      return reject("cpu, memory and nvidia.com/gpu: list other options of sbatch in the group's slurm");
+      return reject("cpu, memory, and nvidia.com/gpu: put other sbatch options in the group's `slurm`");
     }
   }
   return options;
@@ -208,9 +208,8 @@ absl::Status CheckSlurm(const std::vector<NodeGroup>& groups, const RunCommand& 
     if (!(lines >> equals >> value) || value == "sched/backfill") break;
     return absl::FailedPreconditionError(
         absl::StrCat("this Slurm does not accept heterogeneous jobs (its SchedulerType is ", value,
-                     ", and they need sched/backfill), and groups of cluster.groups "
-                     "have options of their own (slurm): give all nodes "
-                     "the same ones in cluster.slurm"));
+                     ", and they need sched/backfill), but groups in cluster.groups have their own options (slurm): "
+                     "give all nodes the same options in cluster.slurm"));
   }
   return absl::OkStatus();
 }
@@ -248,7 +247,7 @@ absl::Status SlurmLauncher::Stop() {
 }
 
 std::string SlurmLauncher::Advice() const {
-  return absl::StrCat("`scontrol show job ", job_, "` and ", script_.folder, "/logs/slurm.log may say why");
+  return absl::StrCat("`scontrol show job ", job_, "` and ", script_.folder, "/logs/slurm.log may show the cause");
 }
 
 absl::StatusOr<JobLauncher::State> SlurmLauncher::Poll() {

@@ -43,7 +43,7 @@ std::string Describe(const v1::SchedulerStatusResponse& s) {
 }
 
 std::string Describe(const v1::RewardsStatusResponse& s) {
-  return fmt::format("{} groups judged, {} being judged", s.judged(), s.judging());
+  return fmt::format("{} groups scored, {} being scored", s.judged(), s.judging());
 }
 
 std::string Describe(const v1::EngineStatusResponse& s) {

@@ -19,7 +19,7 @@ absl::StatusOr<http::Answer> AskSocket(const std::string& path, http::ClientRequ
   if (answer.ok()) return answer;
   INGOT_ASSIGN_OR_RETURN(const int fd, http::ConnectUnix(path));  // or returns the reason why no server listens there
   const base::Fd connected(fd);
-  const std::string what = absl::StrCat(who, " at ", path, " gives no answer");
+  const std::string what = absl::StrCat(who, " at ", path, " does not respond");
   if (!absl::IsDeadlineExceeded(answer.status())) {
     return absl::UnavailableError(absl::StrCat(what, ": ", answer.status().message()));
   }

@@ -35,13 +35,13 @@ std::string DescribeProcess(pid_t process) {
   switch ((*stat)[name_end + 2]) {
     case 'T':
     case 't':
-      return absl::StrCat(who, " is stopped by a signal; `kill -CONT ", process, "` lets it continue");
+      return absl::StrCat(who, " was stopped by a signal; `kill -CONT ", process, "` resumes it");
     case 'D':
-      return who + " waits for a disk or a network file system";
+      return who + " is waiting for a disk or a network file system";
     case 'Z':
       return "";
     default:
-      return who + " runs, or is frozen; it may lack processor time or memory";
+      return who + " is running or frozen; it may lack CPU time or memory";
   }
 }
 
@@ -136,7 +136,7 @@ void UnresponsiveRoles::Close(const std::string& name, Question& question, bool 
   }
   const int64_t seconds = Seconds(clock_.Now() - question.asked);
   // The supervisor reports when a process ends.
-  if (answered) report_(absl::StrCat(name, " answers again, after ", seconds, " s"));
+  if (answered) report_(absl::StrCat(name, " responds again, after ", seconds, " s"));
 }
 
 void UnresponsiveRoles::NoteWaits(const std::string& name, const ReportedWaits& waits) {
@@ -161,7 +161,7 @@ void UnresponsiveRoles::ReportUnresponsive() {
     }
     const std::string what = DescribeProcess(question.process);
     report_(
-        absl::StrCat(name, " gives no answer for ", Seconds(silence), " s: ", what.empty() ? "it has ended" : what));
+        absl::StrCat(name, " has not responded for ", Seconds(silence), " s: ", what.empty() ? "it has ended" : what));
   }
 }
 

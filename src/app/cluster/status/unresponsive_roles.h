@@ -1,9 +1,9 @@
-// Detects roles on this machine that stop responding. A process that is stopped by a signal, frozen, or starved blocks
+// Detects roles on this machine that stop responding. A process that was stopped by a signal, frozen, or starved blocks
 // other processes and cannot report it. Each role serves a Unix socket (metrics-NAME.sock). Any response shows that the
 // role is alive and reports what it is waiting for (role_waits.h).
 //
 //   launcher or node's agent ──"GET /waits"──▶ RUN/sockets/metrics-NAME.sock     twice a second
-//                 no answer for 5 s ──▶ terminal, log, `ingot status`: "trainer gives no answer for 5 s: process 7 ..."
+//                 no answer for 5 s ──▶ terminal, log, `ingot status`: "trainer has not responded for 5 s: process 7 ..."
 //                 "datapool"        ──▶ terminal, log, `ingot status`: "gateway waits for datapool"
 //
 // An unresponsive role is reported within 6 s. Its last response came at most kEvery (0.5 s) before the next request,
@@ -87,7 +87,7 @@ class UnresponsiveRoles {
   std::thread thread_;
 };
 
-// Describes a process's state as reported by the system: "process 7 is stopped by a signal, ...". Empty = it has ended.
+// Describes a process's state as reported by the system: "process 7 was stopped by a signal, ...". Empty = it has ended.
 std::string DescribeProcess(pid_t process);
 
 }  // namespace ingot::app

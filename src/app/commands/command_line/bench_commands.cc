@@ -16,34 +16,35 @@ Command::Run DeclareSimulate(CLI::App& parser) {
   const auto args = std::make_shared<SimulateArgs>();
   auto& options = args->options;
   CLI::Option* const from =
-      parser.add_option("--from", args->run_dir, "a recorded run: its episodes' durations, and its scheduler.* keys");
+      parser.add_option("--from", args->run_dir, "run folder to take episode durations and scheduler.* keys from");
   parser
       .add_option("--durations", options.durations.distribution,
-                  "seconds of an episode: constant:S, uniform:LOW,HIGH, exponential:MEAN, lognormal:MEDIAN,SIGMA or "
-                  "pareto:LEAST,SHAPE")
+                  "distribution of episode durations, in seconds: constant:S, uniform:LOW,HIGH, exponential:MEAN, "
+                  "lognormal:MEDIAN,SIGMA, or pareto:MIN,SHAPE")
       ->capture_default_str()
       ->excludes(from);
-  parser.add_option("--task-sigma", options.task_sigma, "log-normal factor that the samples of a task share")
+  parser.add_option("--task-sigma", options.task_sigma, "sigma of a log-normal factor shared by a task's samples")
       ->capture_default_str();
-  parser.add_option("--order", args->orders, "strict, windowed or greedy (repeatable); default: all three")
+  parser.add_option("--order", args->orders, "strict, windowed, or greedy (repeatable); default: all three")
       ->allow_extra_args(false)
       ->check(CLI::IsMember({"strict", "windowed", "greedy"}));
-  parser.add_option("--workers", options.workers, "episodes that run at a time, up to 10000")->capture_default_str();
+  parser.add_option("--workers", options.workers, "number of concurrent episodes, up to 10000")->capture_default_str();
   parser.add_option("--steps", options.steps, "optimizer steps")->capture_default_str();
   // These override the recorded run's keys.
   const std::vector<CLI::Option*> recorded = {
       parser.add_option("--groups-per-step", options.window.groups_per_step, "P")->capture_default_str(),
       parser.add_option("--group-size", options.group_size, "samples per task")->capture_default_str(),
-      parser.add_option("--max-staleness", options.window.max_staleness, "S, in versions")->capture_default_str(),
-      parser.add_option("--window-fraction", options.window.window_fraction, "W / B of the windowed order")
+      parser.add_option("--max-staleness", options.window.max_staleness, "S: maximum staleness, in versions")
+          ->capture_default_str(),
+      parser.add_option("--window-fraction", options.window.window_fraction, "W / B, for the windowed order")
           ->capture_default_str()};
-  parser.add_option("--step-s", options.step_seconds, "seconds of an optimizer step")->capture_default_str();
-  parser.add_option("--publish-s", options.publish_seconds, "seconds until a step's weights are live")
+  parser.add_option("--step-s", options.step_seconds, "seconds per optimizer step")->capture_default_str();
+  parser.add_option("--publish-s", options.publish_seconds, "seconds from a step until its weights are live")
       ->capture_default_str();
-  parser.add_option("--drop-share", options.drop_share, "share of the groups whose rewards are all equal")
+  parser.add_option("--drop-share", options.drop_share, "share of groups whose rewards are all equal")
       ->capture_default_str();
-  parser.add_option("--seed", options.seed, "equal seeds give equal figures")->capture_default_str();
-  parser.add_flag("--json", args->json, "one JSON object per order");
+  parser.add_option("--seed", options.seed, "random seed; the same seed gives the same figures")->capture_default_str();
+  parser.add_flag("--json", args->json, "print one JSON object per order");
   return [args, recorded] {
     for (const CLI::Option* option : recorded) {
       if (option->count() > 0) args->given.insert(option->get_name());
@@ -60,7 +61,7 @@ Command::Run DeclareBenchAttention(CLI::App& parser) {
       ->allow_extra_args(false);
   AddThreads(parser, args->threads, "compute threads; 0: torch's default");
   parser.add_option("--instruction-set", args->instruction_set,
-                    "amx, avx512bf16, avx512, avx2 or portable, instead of the machine's own");
+                    "amx, avx512bf16, avx512, avx2, or portable; default: this machine's best");
   parser.add_option("--repeat", args->repeat, "rounds; every figure is their median")->capture_default_str();
   return [args] { return BenchAttention(*args, std::cout, std::cerr); };
 }
@@ -68,10 +69,13 @@ Command::Run DeclareBenchAttention(CLI::App& parser) {
 Command::Run DeclareBenchRollout(CLI::App& parser) {
   const auto args = std::make_shared<RolloutBenchArgs>();
   parser.add_option("--model", args->dir, "model folder or checkpoint")->required();
-  parser.add_option("--streams", args->streams, "requests at once: 1,4,16")->delimiter(',')->capture_default_str();
-  parser.add_option("--prompt-tokens", args->prompt_tokens, "prompt length of the prefill figure")
+  parser.add_option("--streams", args->streams, "numbers of concurrent requests, such as 1,4,16")
+      ->delimiter(',')
       ->capture_default_str();
-  parser.add_option("--new-tokens", args->new_tokens, "tokens that each stream decodes")->capture_default_str();
+  parser.add_option("--prompt-tokens", args->prompt_tokens, "prompt length for the prefill figure")
+      ->capture_default_str();
+  parser.add_option("--new-tokens", args->new_tokens, "number of tokens that each stream decodes")
+      ->capture_default_str();
   parser.add_option("--repeat", args->repeat, "rounds; every figure is their median")->capture_default_str();
   AddThreads(parser, args->threads, "compute threads; 0: all cores");
   return [args] { return BenchRollout(*args, std::cout, std::cerr); };
@@ -85,9 +89,11 @@ Command::Run DeclareBenchTree(CLI::App& parser) {
   const auto args = std::make_shared<Args>();
   trainer::TreeBenchOptions& options = args->options;
   parser.add_option("--shape", options.shapes, "a named shape (repeatable); default: all")->allow_extra_args(false);
-  parser.add_option("--scale", options.scale, "factor of the shape's lengths; 0: the largest that fits --seconds")
+  parser
+      .add_option("--scale", options.scale, "scale factor for the shape's lengths; 0: the largest that fits --seconds")
       ->capture_default_str();
-  parser.add_option("--seconds", options.seconds, "predicted time of a shape without --scale")->capture_default_str();
+  parser.add_option("--seconds", options.seconds, "maximum predicted time per shape, if --scale is not given")
+      ->capture_default_str();
   parser.add_option("--repeat", options.rounds, "rounds; every figure is their median")->capture_default_str();
   parser.add_option("--dtype", options.dtype, "type of the model")->type_name("{fp32,bf16}")->capture_default_str();
   parser.add_option("--hidden", options.hidden, "the model's hidden size")->capture_default_str();
@@ -97,20 +103,22 @@ Command::Run DeclareBenchTree(CLI::App& parser) {
   parser.add_option("--kv-heads", options.kv_heads, "key and value heads")->capture_default_str();
   parser.add_option("--head-dim", options.head_dim, "size of a head")->capture_default_str();
   parser.add_option("--vocab", options.vocab, "size of the vocabulary")->capture_default_str();
-  parser.add_option("--micro-batch-tokens", options.micro_batch_tokens, "most rows of a part")->capture_default_str();
-  parser.add_flag("--checkpoint-layers", options.checkpoint_layers, "keep only layer inputs, and rerun layers");
-  parser.add_flag("--recompute-prefix", options.recompute_prefix, "run parts that later parts attend to twice");
-  parser.add_flag("!--no-baselines", options.baselines, "run only the tree");
+  parser.add_option("--micro-batch-tokens", options.micro_batch_tokens, "maximum number of rows per part")
+      ->capture_default_str();
+  parser.add_flag("--checkpoint-layers", options.checkpoint_layers,
+                  "keep only layer inputs, and recompute layers in the backward pass");
+  parser.add_flag("--recompute-prefix", options.recompute_prefix, "recompute parts that later parts attend to");
+  parser.add_flag("!--no-baselines", options.baselines, "run only the tree, without baselines");
   AddThreads(parser, args->threads, "compute threads; 0: torch's default");
   return [args] { return BenchTree(args->options, args->threads, std::cout, std::cerr); };
 }
 
 Command::Run DeclareBenchSandbox(CLI::App& parser) {
   const auto args = std::make_shared<SandboxBenchArgs>();
-  parser.add_option("--starts", args->starts, "starts of each way and round")->capture_default_str();
+  parser.add_option("--starts", args->starts, "number of starts per method and round")->capture_default_str();
   parser.add_option("--repeat", args->rounds, "rounds; every figure is their median")->capture_default_str();
-  AddThreads(parser, args->threads, "threads that start");
-  parser.add_option("--idle", args->idle, "hold this many idle sandboxes at once, and print their memory");
+  AddThreads(parser, args->threads, "number of threads that start commands");
+  parser.add_option("--idle", args->idle, "keep this many idle sandboxes open, and print their memory");
   parser.add_option("--isolation", args->isolation, "strongest isolation level to try")->capture_default_str();
   return [args] { return BenchSandbox(*args, std::cout, std::cerr); };
 }
@@ -119,14 +127,14 @@ Command::Run DeclareBenchSandbox(CLI::App& parser) {
 
 std::vector<Command> BenchCommands() {
   return {
-      {"simulate", "compare orders of finished groups, in simulated time", DeclareSimulate},
+      {"simulate", "compare the orders in which batches take finished groups, in simulated time", DeclareSimulate},
       {"bench",
        "measure this machine, one JSON object per figure",
        nullptr,
        {{"attention", "tree attention, compared with torch's matrix product and attention", DeclareBenchAttention},
         {"rollout", "prefill and decoding of a model folder by the rollout engine", DeclareBenchRollout},
-        {"tree", "the whole training step with and without trees, compared with its bound", DeclareBenchTree},
-        {"sandbox", "starts of commands in sandboxes of this machine's strongest isolation level, compared with crun",
+        {"tree", "a whole training step with and without trees, compared with its theoretical bound", DeclareBenchTree},
+        {"sandbox", "starting commands in sandboxes with this machine's strongest isolation level, compared with crun",
          DeclareBenchSandbox}},
        true},
   };

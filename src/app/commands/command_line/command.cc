@@ -32,7 +32,7 @@ const CLI::Validator& AtLeastOne() {
 
 void AddOverrides(CLI::App& parser, std::vector<std::string>& overrides, const std::string& example) {
   const auto check = [](const std::string& word) {
-    return word.find('=') == std::string::npos ? "'" + word + "' is an extra argument: KEY=VALUE is expected" : "";
+    return word.find('=') == std::string::npos ? "'" + word + "' is an unexpected argument: KEY=VALUE is expected" : "";
   };
   parser.add_option("--set", overrides, "override one key: --set " + example + " (repeatable)")
       ->allow_extra_args(false)
@@ -61,7 +61,7 @@ void AddThreads(CLI::App& parser, int& threads, const std::string& meaning) {
 void AddSites(CLI::App& parser, std::vector<std::string>& hosts, std::vector<std::string>& origins) {
   parser
       .add_option("--allow-host", hosts,
-                  "host name that is also accepted at a loopback address, such as a proxy's; *: all (repeatable)")
+                  "additional host name to accept at a loopback address, such as a proxy's; *: all (repeatable)")
       ->allow_extra_args(false);
   parser
       .add_option("--allow-origin", origins,

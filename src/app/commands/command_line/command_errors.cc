@@ -52,11 +52,11 @@ std::string DescribeUnknown(const CLI::App& parser) {
       });
       const std::string nearest = alike == options.end() ? Nearest(name, options) : *alike;
       const bool takes_keys = std::find(options.begin(), options.end(), "--set") != options.end();
-      const std::string keys = takes_keys ? "; a key of the configuration is set by --set KEY=VALUE" : "";
+      const std::string keys = takes_keys ? "; to set a configuration key, use --set KEY=VALUE" : "";
       return Unknown("option", name, nearest) + (nearest.empty() ? keys : "");
     }
     if (!commands.empty()) return Unknown("command", word, Nearest(word, commands));
-    return "'" + base::Shown(word) + "' is an extra argument";
+    return "'" + base::Shown(word) + "' is an unexpected argument";
   }
   return "";
 }

@@ -115,7 +115,7 @@ absl::StatusOr<std::string> CompletionScript(const std::string& shell) {
   if (shell == "bash") return std::string(kBash);
   if (shell == "zsh") return std::string(kZsh);
   if (shell == "fish") return std::string(kFish);
-  return absl::InvalidArgumentError(absl::StrCat("no completion for '", shell, "': use bash, zsh or fish"));
+  return absl::InvalidArgumentError(absl::StrCat("no completion for '", shell, "': use bash, zsh, or fish"));
 }
 
 }  // namespace ingot::app

@@ -26,12 +26,12 @@ Command::Run DeclareText(CLI::App& parser) {
     if (option == "tokenizer") {
       parser.add_option("--tokenizer", args->tokenizer_dir, "a folder with tokenizer.json")->required();
     } else if (option == "special") {
-      parser.add_flag("--special", args->special, "add the special tokens that the tokenizer puts around a text");
+      parser.add_flag("--special", args->special, "add the special tokens that the tokenizer puts around text");
     } else if (option == "skip-special") {
       parser.add_flag("--skip-special", args->skip_special, "leave special tokens out");
     } else if (option == "like-transformers") {
       parser.add_flag("--like-transformers", args->like_transformers,
-                      "prepare messages as newer versions of transformers do: without null fields");
+                      "prepare messages like newer versions of transformers, without null fields");
     } else {
       parser.add_option("--format", args->format, "name of an output format, or a .json file of one")->required();
     }
@@ -62,20 +62,24 @@ Command::Run DeclareModel(CLI::App& parser) {
       parser.add_option(name == "info" ? "model,--model" : "--model", args->dir, "model folder or checkpoint")
           ->required();
     if (option == "out") parser.add_option("out", args->out, "folder to write")->required();
-    if (option == "adapter") parser.add_option("--adapter", args->adapter, "PEFT folder with an adapter of the model");
-    if (option == "with") parser.add_option("--with", args->other, "a second model of the same shape, to average");
-    if (option == "base") parser.add_option("--base", args->other, "name of the base, for the adapter's readers");
+    if (option == "adapter") parser.add_option("--adapter", args->adapter, "PEFT folder with an adapter for the model");
+    if (option == "with")
+      parser.add_option("--with", args->other, "second model of the same shape, to average with the first");
+    if (option == "base")
+      parser.add_option("--base", args->other, "name of the base model to write into the adapter's configuration");
     if (option == "ids")
       parser.add_option("--ids", args->ids, "token ids: 1,2,3")
           ->required()
           ->delimiter(',')
           ->check(CLI::TypeValidator<int64_t>("INT"));
     if (option == "dtype")
-      parser.add_option("--dtype", args->dtype, "model: the folder's own")->type_name("{fp32,bf16,model}");
-    if (option == "all") parser.add_flag("--all", args->all, "logits of every position, not only the last");
-    if (option == "kv-cache-tokens") parser.add_option("--kv-cache-tokens", args->kv_cache_tokens, "of serving");
+      parser.add_option("--dtype", args->dtype, "number format of the result; model: the folder's own")
+          ->type_name("{fp32,bf16,model}");
+    if (option == "all") parser.add_flag("--all", args->all, "print the logits of every position, not only the last");
+    if (option == "kv-cache-tokens")
+      parser.add_option("--kv-cache-tokens", args->kv_cache_tokens, "size of the KV cache for serving, in tokens");
     if (option == "micro-batch-tokens") {
-      parser.add_option("--micro-batch-tokens", args->micro_batch_tokens, "rows of a training pass");
+      parser.add_option("--micro-batch-tokens", args->micro_batch_tokens, "number of rows per training pass");
     }
   }
   return [args, name] { return RunModelCommand(name, *args, std::cout, std::cerr); };
@@ -104,8 +108,8 @@ Command::Run DeclareServe(CLI::App& parser) {
   const auto args = std::make_shared<ServeArgs>();
   parser.add_option("model_dir", args->model_dir, "Hugging Face model folder or checkpoint")->required();
   parser.add_option("--host", args->host, "address to listen on")->capture_default_str();
-  parser.add_option("--port", args->port, "port; 0 takes a free one")->capture_default_str();
-  parser.add_option("--tls-certificate", args->tls_certificate, "PEM file: HTTPS with this certificate");
+  parser.add_option("--port", args->port, "port to listen on; 0: any free port")->capture_default_str();
+  parser.add_option("--tls-certificate", args->tls_certificate, "PEM file with the certificate for HTTPS");
   parser.add_option("--tls-key", args->tls_key, "PEM file of the certificate's private key");
   parser.add_flag("--allow-plaintext", args->allow_plaintext, "allow an address other than loopback without TLS");
   AddSites(parser, args->allow_hosts, args->allow_origins);
@@ -116,7 +120,7 @@ Command::Run DeclareServe(CLI::App& parser) {
   parser.add_option("--adapter", args->adapters, "NAME=DIR: a PEFT adapter of the model, under this name (repeatable)")
       ->allow_extra_args(false);
   parser.add_flag("--any-model-name", args->any_model_name,
-                  "answer requests that name any other model too, with the first; default: a 404 that lists the names");
+                  "also answer requests for unknown models, with the first model; default: a 404 with the known names");
   parser
       .add_option("--rollout-port", args->rollout_port,
                   "also serve token ids over gRPC on this port, for `external` models of another run's gateway.models")
@@ -130,20 +134,22 @@ Command::Run DeclareServe(CLI::App& parser) {
                   "NAME=VALUE: a variable of the chat template for all requests, such as enable_thinking=false "
                   "(repeatable)")
       ->allow_extra_args(false);
-  parser.add_option("--script", args->script, "a scripted model: JSON lines with the answer of each call");
+  parser.add_option("--script", args->script, "file for a scripted model, with one answer per call (JSON lines)");
   parser.add_option("--metrics-socket", args->metrics_socket,
                     "serve /metrics (Prometheus) on this socket file, only for this user");
   parser.add_option("--record", args->record, "folder in which to store every call and every request to the engine");
-  parser.add_option("--max-tokens", args->max_tokens, "most tokens of an answer; 0: what fits into the context")
+  parser
+      .add_option("--max-tokens", args->max_tokens,
+                  "maximum number of tokens in an answer; 0: what fits into the context")
       ->check(CLI::Range(0, 1 << 30))
       ->capture_default_str();
   parser
       .add_option("--kv-cache-tokens", args->kv_cache_tokens,
-                  "tokens of the KV cache; a request and its answer must fit into it")
+                  "size of the KV cache in tokens; must fit a request and its answer")
       ->check(AtLeastOne())
       ->capture_default_str();
   AddThreads(parser, args->threads, "compute threads; 0: all cores");
-  parser.add_option("--device", args->device, "auto, cpu or cuda; auto: CUDA if there is a device")
+  parser.add_option("--device", args->device, "auto, cpu, or cuda; auto: CUDA if there is a device")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->capture_default_str();
   return [args] { return Serve(*args); };
@@ -153,8 +159,8 @@ Command::Run DeclareServe(CLI::App& parser) {
 
 std::vector<Command> ModelFolderCommands() {
   return {
-      {"text", "run tokenizers, chat templates and parsers: JSON lines in, JSON lines out", nullptr, TextGroup()},
-      {"model", "inspect, convert and merge model folders", nullptr, ModelGroup(), true},
+      {"text", "run tokenizers, chat templates, and parsers on JSON lines", nullptr, TextGroup()},
+      {"model", "inspect, convert, and merge model folders", nullptr, ModelGroup(), true},
       {.name = "eval",
        .summary = "evaluate a configuration's held-out tasks on a checkpoint",
        .declare = DeclareEval,

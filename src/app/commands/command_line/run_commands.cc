@@ -31,7 +31,7 @@ Command::Run DeclareLaunch(CLI::App& parser) {
   const auto args = std::make_shared<LaunchArgs>();
   AddRunArgs(parser, args->run);
   AddResume(parser, args->run);
-  parser.add_flag("--dry-run", args->dry_run, "print what would start, without starting it");
+  parser.add_flag("--dry-run", args->dry_run, "print what would start, and exit");
   return [args] { return Launch(*args); };
 }
 
@@ -39,11 +39,12 @@ Command::Run DeclareNode(CLI::App& parser) {
   const auto args = std::make_shared<NodeArgs>();
   AddRunArgs(parser, args->run);
   AddResume(parser, args->run);
-  parser.add_option("--group", args->group, "the group of cluster.groups whose roles this node runs")->required();
-  parser
-      .add_option("--node", args->node, "number of this node within its group, from 0; default: the launcher's, or 0")
+  parser.add_option("--group", args->group, "group in cluster.groups whose roles this node runs")->required();
+  parser.add_option("--node", args->node, "this node's index in its group, from 0; default: from the launcher, or 0")
       ->check(CLI::NonNegativeNumber);
-  parser.add_option("--probe", args->probe, "ask the node's agent: alive, or ready (all its roles run)")
+  parser
+      .add_option("--probe", args->probe,
+                  "only query the node's agent: alive = it responds; ready = all its roles are running")
       ->check(CLI::IsMember({"alive", "ready"}));
   return [args] { return RunNode(*args); };
 }
@@ -60,12 +61,15 @@ Command::Run DeclareEpisodesEnd(CLI::App& parser) {
   parser.add_option("run_dir", args->run_dir, "runs/NAME")->required();
   const auto ids = parser.add_option("episodes", args->ids, "ids of episodes, as `ingot episodes list` prints them");
   parser.add_flag("--all", args->all, "every episode that has made no call")->excludes(ids);
-  parser.add_option("--key-file", args->key_file, "file with the admin key; default: the run's gateway.admin_key_file");
+  parser.add_option("--key-file", args->key_file,
+                    "file with the admin key; default: the file in gateway.admin_key_file");
   return [args] { return EndEpisodes(*args); };
 }
 
 void AddTokenFd(CLI::App& parser, RunArgs& args) {
-  parser.add_option("--token-fd", args.token_fd, "descriptor with the run's token, instead of cluster.token_file")
+  parser
+      .add_option("--token-fd", args.token_fd,
+                  "file descriptor to read the run's token from, instead of cluster.token_file")
       ->check(CLI::NonNegativeNumber);
 }
 
@@ -73,7 +77,7 @@ Command::Run DeclareStatus(CLI::App& parser) {
   const auto args = std::make_shared<StatusArgs>();
   AddRunArgs(parser, args->run);
   AddTokenFd(parser, args->run);
-  parser.add_flag("--json", args->json, "one JSON array, with the roles' process ids");
+  parser.add_flag("--json", args->json, "print one JSON array, including the roles' process ids");
   return [args] { return ShowStatus(*args); };
 }
 
@@ -88,11 +92,11 @@ Command::Run DeclareRole(CLI::App& parser) {
   AddRunArgs(parser, args->run);
   AddTokenFd(parser, args->run);
   parser.add_flag("--resume", args->run.resume, "continue the run");
-  parser.add_option("--engine", args->index, "number of this rollout engine, from 0");
-  if (role == "datapool") parser.add_option("--datapool", args->index, "number of this process of the pool, from 0");
-  if (role == "gateway") parser.add_option("--gateway", args->index, "number of this gateway, from 0");
-  if (role == "trainer") parser.add_option("--rank", args->index, "this rank of the trainer, from 0");
-  parser.add_option("--child", args->parent, "end when process PARENT, the supervisor, ends")->type_name("PARENT");
+  parser.add_option("--engine", args->index, "index of this rollout engine, from 0");
+  if (role == "datapool") parser.add_option("--datapool", args->index, "index of this data pool process, from 0");
+  if (role == "gateway") parser.add_option("--gateway", args->index, "index of this gateway, from 0");
+  if (role == "trainer") parser.add_option("--rank", args->index, "this trainer rank, from 0");
+  parser.add_option("--child", args->parent, "exit when the supervisor, process PARENT, exits")->type_name("PARENT");
   return [args, role] {
     if (args->parent != 0) DieWithParent(args->parent);
     return RunRole(role, args->run, args->index, args->parent != 0);
@@ -113,18 +117,18 @@ Command RoleCommand(const std::string& role) {
 std::vector<Command> RunCommands() {
   return {
       {.name = "train",
-       .summary = "run everything in this process: data pool, scheduler, engine, gateway, agents, trainer",
+       .summary = "run all roles in this process: data pool, scheduler, engine, gateway, agents, trainer",
        .declare = DeclareTrain,
        .computes = true,
        .holds_keys = true,
        .logs = true},
       {.name = "launch",
-       .summary = "run every role as its own supervised process on this machine, or submit the run to Slurm",
+       .summary = "run every role as a supervised process on this machine, or submit the run to Slurm or Kubernetes",
        .declare = DeclareLaunch,
        .holds_keys = true,
        .logs = true},
       {.name = "node",
-       .summary = "run the roles of one node of a run on several machines",
+       .summary = "run the roles of one node of a run that uses several machines",
        .declare = DeclareNode,
        .holds_keys = true,
        .logs = true},
@@ -140,10 +144,10 @@ std::vector<Command> RunCommands() {
        .declare = DeclareStatus,
        .holds_keys = true},
       {.name = "episodes",
-       .summary = "a run's open episodes whose clients have made no call",
-       .group = {{.name = "list", .summary = "list them, the oldest first", .declare = DeclareEpisodesList},
+       .summary = "manage a run's open episodes whose clients have made no call",
+       .group = {{.name = "list", .summary = "list them, oldest first", .declare = DeclareEpisodesList},
                  {.name = "end",
-                  .summary = "end some or all of them, so that their samples are tried again",
+                  .summary = "end some or all of them, so that their samples are retried",
                   .declare = DeclareEpisodesEnd,
                   .holds_keys = true}}},
   };

@@ -35,8 +35,8 @@ Command::Run DeclareConfigSchema(CLI::App&) {
 Command::Run DeclareInit(CLI::App& parser) {
   const auto folder = std::make_shared<std::string>();
   const auto reward = std::make_shared<std::string>("exact");
-  parser.add_option("folder", *folder, "the folder to make")->required();
-  parser.add_option("--reward", *reward, "what decides: an exact answer, or a function in rewards.py")
+  parser.add_option("folder", *folder, "folder to create")->required();
+  parser.add_option("--reward", *reward, "what decides the reward: an exact answer, or a function in rewards.py")
       ->check(CLI::IsMember({"exact", "python"}));
   return [folder, reward] { return Init(*folder, *reward == "python" ? InitReward::kPython : InitReward::kExact); };
 }
@@ -45,7 +45,7 @@ Command::Run DeclareDoctor(CLI::App& parser) {
   const auto args = std::make_shared<RunArgs>();
   AddRunArgs(parser, *args)
       ->required(false)
-      ->description("a run's YAML file, for its ports and folders; default: the defaults");
+      ->description("a run's YAML file, to check its ports and folders; default: check the defaults");
   return [args] {
     // A word with '=' is an override of the defaults, not a file.
     if (args->config.find('=') != std::string::npos) {
@@ -85,18 +85,18 @@ std::vector<Command> SetupCommands() {
       {"config",
        "check a configuration, or explain its keys",
        nullptr,
-       {{"check", "load a run's YAML, print the effective configuration or the error", DeclareConfigCheck},
-        {"explain", "every key with its type, default and meaning", DeclareExplain},
-        {"schema", "every key as a JSON Schema, for editors", DeclareConfigSchema}}},
-      {"init", "make a folder with a small run, ready to train", DeclareInit},
-      {"doctor", "check what this machine supports, and what to fix", DeclareDoctor},
+       {{"check", "load a run's YAML file, and print the effective configuration or an error", DeclareConfigCheck},
+        {"explain", "print every key with its type, default, and meaning", DeclareExplain},
+        {"schema", "print a JSON Schema of all keys, for editors", DeclareConfigSchema}}},
+      {"init", "create a folder with a small run that is ready to train", DeclareInit},
+      {"doctor", "check what this machine supports, and print what to fix", DeclareDoctor},
       {"completion",
-       "complete the command line in a shell",
+       "print a completion script for a shell",
        nullptr,
        {{"bash", "source <(ingot completion bash)", DeclareCompletion},
         {"zsh", "source <(ingot completion zsh)", DeclareCompletion},
         {"fish", "ingot completion fish | source", DeclareCompletion},
-        {"words", "the words that may come next, for these scripts", DeclareCompletionWords}}},
+        {"words", "print the words that may come next, for these scripts", DeclareCompletionWords}}},
   };
 }
 

@@ -24,7 +24,7 @@ absl::StatusOr<RunDir> PrepareJob(const RunArgs& args, const LoadedConfig& loade
   INGOT_ASSIGN_OR_RETURN(const std::string present, job.launcher->Present());
   if (!present.empty()) {
     return absl::FailedPreconditionError(
-        absl::StrCat("the run '", config.name, "' is launched already: ", present, ", or choose another run.name"));
+        absl::StrCat("the run '", config.name, "' is already launched: ", present, ", or choose another run.name"));
   }
   INGOT_ASSIGN_OR_RETURN(const std::string file, job.launcher->Plan());
   INGOT_ASSIGN_OR_RETURN(

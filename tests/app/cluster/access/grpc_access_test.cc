@@ -111,7 +111,7 @@ TEST(GrpcAccess, EveryMethodOfEveryServiceAsksForTheToken) {
       EXPECT_EQ(rejected.error_code(), grpc::StatusCode::UNAUTHENTICATED) << method << ": " << rejected.error_message();
       // Who, where, and what to do.
       EXPECT_THAT(rejected.error_message(), HasSubstr("the role at " + roles.address() + " rejects this process"));
-      EXPECT_THAT(rejected.error_message(), HasSubstr(wrong.empty() ? "carries no token" : "is not this run's"));
+      EXPECT_THAT(rejected.error_message(), HasSubstr(wrong.empty() ? "has no token" : "is not this run's"));
       EXPECT_THAT(rejected.error_message(), HasSubstr("cluster.token_file"));
     }
     EXPECT_EQ(Call(channel, "/ingot.v1.Unknown/Method").error_code(), grpc::StatusCode::UNAUTHENTICATED);
@@ -156,7 +156,7 @@ TEST(GrpcAccess, APeerOfAnotherFormatIsRejectedByName) {
     EXPECT_EQ(rejected.error_code(), grpc::StatusCode::FAILED_PRECONDITION) << rejected.error_message();
     EXPECT_THAT(rejected.error_message(), HasSubstr(named));
     EXPECT_THAT(rejected.error_message(), HasSubstr("has format 1"));
-    EXPECT_THAT(rejected.error_message(), HasSubstr("one version of ingot on all machines"));
+    EXPECT_THAT(rejected.error_message(), HasSubstr("same version of ingot on all of the run's machines"));
   }
   EXPECT_TRUE(absl::StrContains(Call(stranger, "/ingot.v1.DataPool/Status", {{"ingot-token", kToken}}).error_message(),
                                 "format 0"));
@@ -285,7 +285,7 @@ TEST_F(Certificates, WithMutualTlsAPeerThatShowsNoCertificateIsRejected) {
   // The right token, over a connection that the caller verified: without a certificate it is not enough.
   const grpc::Status rejected = ask(AccessOf(Cluster(), kToken).value());
   EXPECT_EQ(rejected.error_code(), grpc::StatusCode::UNAUTHENTICATED);
-  EXPECT_THAT(rejected.error_message(), HasSubstr("shows no certificate, and cluster.tls.mutual is on"));
+  EXPECT_THAT(rejected.error_message(), HasSubstr("presents no certificate, but the role requires one (cluster.tls.mutual)"));
   // A certificate of somebody else gets no connection.
   RpcAccess stranger = AccessOf(both, kToken).value();
   stranger.certificate = Text("other.pem");

@@ -77,7 +77,7 @@ TEST_F(UnresponsiveRolesTest, ReportsOfARoleThatGivesNoAnswer) {
   clock_.Advance(milliseconds(1));
   Poll();
   Poll();  // told once
-  EXPECT_THAT(reported_, ElementsAre(AllOf(StartsWith("trainer gives no answer for 5 s: process "),
+  EXPECT_THAT(reported_, ElementsAre(AllOf(StartsWith("trainer has not responded for 5 s: process "),
                                            HasSubstr(std::to_string(getpid())))));
   clock_.Advance(seconds(2));
   const std::vector<RoleStatus> unresponsive = roles_.Unresponsive();
@@ -153,7 +153,7 @@ TEST_F(UnresponsiveRolesTest, ReportsWhenItAnswersAgain) {
   Answer();
   Poll();
   EXPECT_THAT(reported_,
-              ElementsAre(StartsWith("trainer gives no answer for 9 s"), "trainer answers again, after 9 s"));
+              ElementsAre(StartsWith("trainer has not responded for 9 s"), "trainer responds again, after 9 s"));
   EXPECT_THAT(roles_.Unresponsive(), IsEmpty());
 }
 
