@@ -187,7 +187,7 @@ class ChatVendor final : public gateway::TextModel {
       INGOT_ASSIGN_OR_RETURN(const text::RenderedPrompt rendered, text_.format->Render(asked, true));
       if (!rendered.prefill.empty()) {
         return absl::FailedPreconditionError(
-            absl::StrCat("the chat template begins an answer with '", rendered.prefill,
+            absl::StrCat("the chat template starts an answer with '", rendered.prefill,
                          "', which text without reasoning does not continue: turn reasoning off in the request, or "
                          "set a model.chat_format without it"));
       }
@@ -213,15 +213,15 @@ absl::StatusOr<object> VendorRequest(const gateway::ModelOptions& model, const g
                                      const v1::SamplingParams& sampling) {
   const auto reject = [&](std::string_view what) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "'", model.name, "' takes only text (gateway.models, url), and cannot be asked ", base::View(what)));
+        "'", model.name, "' accepts only text (gateway.models, url) and cannot be used ", base::View(what)));
   };
   if (!request.raw_prompts.empty()) return reject("to continue a prompt without messages");
   if (request.conversation.ends_begun) return reject("to continue an answer that the client began");
   if (request.logprobs || request.top_logprobs > 0) return reject("for log-probs");
-  if (request.regex.has_value() || !request.choice_texts.empty()) return reject("for a text of a given form");
+  if (request.regex.has_value() || !request.choice_texts.empty()) return reject("for constrained output");
   if (sampling.top_k() > 0 || sampling.min_p() > 0 || sampling.min_new_tokens() > 0 || !sampling.logit_bias().empty() ||
       (sampling.repetition_penalty() != 0 && sampling.repetition_penalty() != 1)) {
-    return reject("to sample by top_k, min_p, min_tokens, repetition_penalty or logit_bias");
+    return reject("to sample with top_k, min_p, min_tokens, repetition_penalty, or logit_bias");
   }
   object body{{"model", model.served_model.empty() ? model.name : model.served_model},
               {"temperature", sampling.temperature()},
@@ -276,11 +276,11 @@ absl::StatusOr<VendorAnswer> ReadVendorAnswer(std::string_view body, bool stream
     }
     const auto json = base::ParseJson(std::string_view(line.data(), line.size()));
     if (!json.ok()) return fault("an event of its stream is not JSON");
-    if (base::Find(*json, "error") != nullptr) return fault("its stream holds an error");
+    if (base::Find(*json, "error") != nullptr) return fault("its stream contains an error");
     any = AddChoice(*json, "delta", answer) || any;
   }
   if (!answer.finished) return fault("its stream ended before a finish_reason or [DONE]");
-  if (!any) return fault("its stream holds no choices[0].delta");
+  if (!any) return fault("its stream contains no choices[0].delta");
   return answer;
 }
 

@@ -53,7 +53,7 @@ absl::StatusOr<DeviceProbe> ProbeLibrary(const std::string& path, void*& library
   DeviceProbe probe;
   const int32_t version = reinterpret_cast<decltype(&ingot_cuda_probe)>(symbol)(&probe);
   if (version != kernels::cuda::kProbeVersion) {
-    return absl::UnavailableError(absl::StrCat(path, " is of another build of Ingot (probe version ", version,
+    return absl::UnavailableError(absl::StrCat(path, " belongs to another build of Ingot (probe version ", version,
                                                ", this program's is ", kernels::cuda::kProbeVersion,
                                                "): build both together"));
   }
@@ -82,12 +82,12 @@ absl::Status JudgeProbe(const DeviceProbe& probe) {
   }
   if (probe.driver_version < probe.runtime_version && probe.error != 0) {
     return absl::UnavailableError(absl::StrCat("the driver knows CUDA ", CudaVersion(probe.driver_version),
-                                               ", the library was built with ", CudaVersion(probe.runtime_version),
+                                               ", but the library was built with ", CudaVersion(probe.runtime_version),
                                                ": update the driver (", probe.error_text, ")"));
   }
   if (probe.error != 0 && probe.error != kNoDevice) {
     return absl::UnavailableError(
-        absl::StrCat("CUDA does not start: ", probe.error_text, " (error ", probe.error, ")"));
+        absl::StrCat("CUDA failed to start: ", probe.error_text, " (error ", probe.error, ")"));
   }
   if (probe.device_count == 0) {
     return absl::UnavailableError("the driver shows no CUDA device (CUDA_VISIBLE_DEVICES may hide it)");
@@ -110,8 +110,8 @@ absl::StatusOr<DeviceChoice> OpenDevice(const std::string& configured, const std
   if (cuda.ok()) return cuda;
   if (configured == "cuda") {
     return absl::Status(cuda.status().code(),
-                        absl::StrCat("device: cuda was asked for: ", cuda.status().message(),
-                                     "; use device=cpu, or device=auto to take the CPU where there is no CUDA"));
+                        absl::StrCat("device is cuda, but ", cuda.status().message(),
+                                     "; use device=cpu, or device=auto to use the CPU if there is no CUDA"));
   }
   cpu.fell_back = true;
   cpu.description = std::string(cuda.status().message());
@@ -127,7 +127,7 @@ void ReportDevice(const DeviceChoice& choice, base::Metrics& metrics) {
   const char* why = choice.fell_back ? "auto: " : "";
   INGOT_LOG(info, "device {}{}{}{}", why, choice.torch_name, choice.description.empty() ? "" : ", ",
             choice.description);
-  metrics.GetGauge("device/fallback", "1 if device auto took the CPU because CUDA is missing").Set(choice.fell_back);
+  metrics.GetGauge("device/fallback", "1 if device auto chose the CPU because CUDA is missing").Set(choice.fell_back);
 }
 
 }  // namespace ingot::app

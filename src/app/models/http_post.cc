@@ -81,7 +81,7 @@ absl::StatusOr<std::string> Post(const HttpPost& post) {
     if (waited + pause > post.limited_s) break;
     const base::Wait wait(absl::StrCat(base::View(http::HostOfUrl(post.url)), " to accept requests again"),
                           base::WaitKind::kWork);
-    if (!Pause(post, pause)) return absl::CancelledError("nobody waits for the answer any more");
+    if (!Pause(post, pause)) return absl::CancelledError("nothing is waiting for the response anymore");
     waited += std::max(pause, 0.01);
     answer = SendOnce(post);
   }

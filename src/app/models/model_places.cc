@@ -27,7 +27,7 @@ class Answer {
     base::MutexLock lock(mu_);
     while (!done_) {
       const auto left = deadline - std::chrono::steady_clock::now();
-      if (left <= left.zero()) return absl::UnavailableError("the model did not answer in time");
+      if (left <= left.zero()) return absl::UnavailableError("the model did not respond in time");
       changed_.WaitFor(mu_, std::chrono::duration_cast<std::chrono::nanoseconds>(left));
     }
     if (!error_.ok()) return error_;
@@ -48,7 +48,7 @@ absl::StatusOr<ModelPlaces::Place> ModelPlaces::PlaceOf(const std::string& name)
   base::MutexLock lock(mu_);
   if (const auto known = places_.find(name); known != places_.end()) return known->second;
   const gateway::ModelOptions* model = FindModel(gateway_, name);
-  if (model == nullptr) return absl::NotFoundError(absl::StrCat("gateway.models has no '", name, "'"));
+  if (model == nullptr) return absl::NotFoundError(absl::StrCat("gateway.models has no model '", name, "'"));
   Place place;
   const bool pinned = model->weights == gateway::ModelWeights::kPinned;
   if (pinned) {
@@ -59,10 +59,10 @@ absl::StatusOr<ModelPlaces::Place> ModelPlaces::PlaceOf(const std::string& name)
   if (place.client == nullptr) return absl::NotFoundError(absl::StrCat("no engine here serves '", name, "'"));
   const absl::StatusOr<v1::EngineStatusResponse> status = place.client->Status();
   if (!status.ok()) {
-    return absl::UnavailableError(absl::StrCat("model '", name, "' does not answer: ", status.status().message()));
+    return absl::UnavailableError(absl::StrCat("model '", name, "' does not respond: ", status.status().message()));
   }
   if (!pinned && status->version() < 0) {
-    return absl::UnavailableError(absl::StrCat("model '", name, "' has no weights so far"));
+    return absl::UnavailableError(absl::StrCat("model '", name, "' has no weights yet"));
   }
   place.version = pinned ? model->version : status->version();
   place.tokenizer = status->tokenizer_fingerprint();

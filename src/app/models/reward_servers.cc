@@ -45,7 +45,9 @@ class HttpJudge final : public reward::JudgeModel {
   absl::StatusOr<std::string> Ask(const reward::JudgeServer& server,
                                   const reward::JudgeQuestion& question) const override {
     const std::string base_url = server.url.empty() ? gateway_url_ : server.url;
-    if (base_url.empty()) return absl::FailedPreconditionError("judge.url is empty, but this run has no gateway");
+    if (base_url.empty())
+      return absl::FailedPreconditionError(
+          "judge.url is empty, and this run has no gateway to use instead: set judge.url");
     std::string key = server.url.empty() ? gateway_key_ : "";
     if (!server.key_file.empty()) {
       INGOT_ASSIGN_OR_RETURN(key, base::ReadSecret(server.key_file));

@@ -46,8 +46,8 @@ class EngineJudge final : public reward::JudgeModel {
     INGOT_ASSIGN_OR_RETURN(const ModelPlaces::Place place, places_->PlaceOf(server.model));
     if (place.tokenizer != text_.tokenizer->fingerprint()) {
       return absl::FailedPreconditionError(absl::StrCat("the judge '", server.model,
-                                                        "' has another tokenizer than the ",
-                                                        "run; give its chat completions as judge.url"));
+                                                        "' does not have the tokenizer of the ",
+                                                        "run; set judge.url to its chat completions URL"));
     }
     text::Conversation conversation;
     for (const auto& [role, content] : {std::pair("system", &question.system), {"user", &question.user}}) {
@@ -88,7 +88,7 @@ absl::Status CheckTeachers(const reward::RewardOptions& rewards, const reward::T
     if (!tokenizer.ok() || *tokenizer == fingerprint) continue;
     return absl::FailedPreconditionError(absl::StrCat(
         "rewards.terms (", term.Name(), "): the teacher '", model, "' has the tokenizer ", *tokenizer,
-        ", and the run's is ", fingerprint, ": their ids do not match; name a teacher with the run's tokenizer"));
+        ", but the run has ", fingerprint, ": their ids do not match; name a teacher with the run's tokenizer"));
   }
   return absl::OkStatus();
 }

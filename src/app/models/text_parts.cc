@@ -81,7 +81,7 @@ std::string MeantBy(const std::string& model_dir) {
   if (!fs::exists(model_dir, error)) {
     const std::string missing = absl::StrCat("; there is no folder ", model_dir);
     if (!IsHubName(model_dir)) return missing;
-    return absl::StrCat(missing, ", and names of the Hub are not fetched: `hf download ", model_dir,
+    return absl::StrCat(missing, ", and models are not downloaded from the Hub: `hf download ", model_dir,
                         " --local-dir DIR`");
   }
   std::string newest;
@@ -146,9 +146,9 @@ absl::StatusOr<TextParts> LoadTextParts(const std::string& model_dir, const std:
   } else if (is_auto) {
     name = kTemplateFormat;
   } else if (!chat_template.empty() && !NamesTemplate(name)) {
-    return absl::InvalidArgumentError(absl::StrCat("the chat format is ", name, ", which reads no template, but ",
-                                                   chat_template, " is given as the chat template: set the format to ",
-                                                   kTemplateFormat, " or ", kAutoFormat, ", or leave the file out"));
+    return absl::InvalidArgumentError(absl::StrCat("the chat format is ", name, ", which uses no template, but ",
+                                                   chat_template, " is set as the chat template: set the format to ",
+                                                   kTemplateFormat, " or ", kAutoFormat, ", or remove the template"));
   }
   auto format = MakeFormat(name, model_dir, parts.tokenizer, chat_template);
   if (!format.ok() && !chat_template.empty()) return base::Annotate(format.status(), "the chat template");

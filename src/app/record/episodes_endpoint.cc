@@ -81,7 +81,7 @@ absl::StatusOr<value> AnswerOf(const absl::StatusOr<http::Answer>& answer) {
   const value* const error = json.ok() ? base::Find(*json, "error") : nullptr;
   const value* const code = json.ok() ? base::Find(*json, "code") : nullptr;
   if (error == nullptr || !error->is_string() || code == nullptr || !code->is_int64()) {
-    return absl::InternalError(absl::StrCat("the run's answer has the status ", answer->status, " and no error"));
+    return absl::InternalError(absl::StrCat("the run responded with status ", answer->status, " but no error"));
   }
   return {absl::Status(static_cast<absl::StatusCode>(code->get_int64()), std::string(error->get_string()))};
 }
@@ -109,11 +109,14 @@ http::Opening EpisodesEndpoint::Head(http::RequestHead head) {
   const auto answer = [this, lists, key = head.Key()](const std::string& body) {
     return ReplyOf(lists ? absl::StatusOr<value>(ListOf(gateways_)) : EndIn(gateways_, body, key));
   };
-  return {
-      .exchange = http::MakeExchange(http::Work{
-          .post = [this](std::function<void()> job) { return thread_.TryPost(std::move(job)).ok(); },
-          .answer = answer,
-          .busy = [] { return ErrorReply(503, absl::ResourceExhaustedError("too many requests wait: try again")); }})};
+  return {.exchange = http::MakeExchange(
+              http::Work{.post = [this](std::function<void()> job) { return thread_.TryPost(std::move(job)).ok(); },
+                         .answer = answer,
+                         .busy =
+                             [] {
+                               return ErrorReply(
+                                   503, absl::ResourceExhaustedError("too many requests are waiting: try again later"));
+                             }})};
 }
 
 absl::StatusOr<value> AskForEpisodes(const std::string& folder) {
@@ -128,7 +131,7 @@ absl::StatusOr<int64_t> AskToEnd(const std::string& folder, const std::string& e
   INGOT_ASSIGN_OR_RETURN(const value answer, AnswerOf(AskSocket(SocketOf(folder), std::move(request), kWho)));
   const value* const ended = base::Find(answer, "ended");
   if (ended != nullptr && ended->is_int64()) return ended->get_int64();
-  return absl::InternalError("the run's answer does not say how many episodes it ended");
+  return absl::InternalError("the run's response does not say how many episodes it ended");
 }
 
 }  // namespace ingot::app

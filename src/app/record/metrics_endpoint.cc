@@ -68,16 +68,15 @@ http::Opening MetricsEndpoint::Head(http::RequestHead head) {
   if (path == kWaitsPath && waits_ && head.method == "GET") {
     return {.exchange = http::MakeExchange([this](const std::string&) { return PlainText(200, waits_()); })};
   }
-  if (path != kPath) return {.rejection = PlainText(404, "there is nothing here but /metrics\n")};
+  if (path != kPath) return {.rejection = PlainText(404, "not found: this server has only /metrics\n")};
   if (head.method != "GET" && head.method != "HEAD") {
-    http::Reply reply = PlainText(405, "/metrics takes GET\n");
+    http::Reply reply = PlainText(405, "/metrics supports only GET\n");
     reply.fields.emplace_back("Allow", "GET, HEAD");
     return {.rejection = std::move(reply)};
   }
   if (!key_.empty() && !base::SameSecret(head.Key(), key_)) {
-    http::Reply reply = PlainText(401,
-                                  "/metrics needs the gateway's admin key, from the file that gateway.admin_key_file "
-                                  "names, as Authorization: Bearer\n");
+    http::Reply reply = PlainText(
+        401, "/metrics needs the gateway's admin key (in the file gateway.admin_key_file) as Authorization: Bearer\n");
     reply.fields.emplace_back("WWW-Authenticate", "Bearer");
     return {.rejection = std::move(reply)};
   }

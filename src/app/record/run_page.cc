@@ -5,8 +5,8 @@
 
 #include "app/cluster/status/socket_question.h"
 #include "app/record/fresh_pool.h"
-#include "app/record/run_list.h"
 #include "app/record/opened_runs.h"
+#include "app/record/run_list.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mutex.h"
@@ -100,12 +100,11 @@ std::function<std::string()> SaysWhatChanged(const std::string& folder) {
   return [path, made_of = base::ReadFile(path).value_or("")]() -> std::string {
     const absl::StatusOr<std::string> now = base::ReadFile(path);
     if (now.ok() && *now == made_of) return "";
-    const std::string change = now.ok() ? "changed since this page was opened: the run was replaced, or continues with "
-                                          "other settings"
-                                        : "can no longer be read: the run was removed, or is being replaced";
+    const std::string change =
+        now.ok() ? "has changed since this page was opened: the run was replaced, or continues with other settings"
+                 : "can no longer be read: the run was removed, or is being replaced";
     return absl::StrCat(path, " ", change,
-                        ". Name, settings and tokenizer on this page are out of date; end `ingot view` and start "
-                        "it again");
+                        ". Name, settings, and tokenizer on this page are out of date: restart `ingot view`");
   };
 }
 
@@ -201,7 +200,8 @@ absl::StatusOr<std::unique_ptr<RunPage>> RunPage::OfRunning(const RunConfig& con
   run_page->page_ = *std::move(page);
   auto links = LinkEndpoint::Start(SocketOf(dir.path()), *run_page->page_);
   if (links.ok()) run_page->links_ = *std::move(links);
-  if (!links.ok()) INGOT_LOG(warn, "`ingot view` finds no running page: {}", std::string(links.status().message()));
+  if (!links.ok())
+    INGOT_LOG(warn, "`ingot view` will not find this run's page: {}", std::string(links.status().message()));
   return run_page;
 }
 
@@ -230,9 +230,10 @@ absl::StatusOr<std::unique_ptr<RunPage>> RunPage::OfAnswers(http::Options option
   auto run_page = std::unique_ptr<RunPage>(new RunPage());
   auto page = view::Page::Start(std::move(options), "", std::move(answers));
   if (absl::IsFailedPrecondition(page.status())) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("--host ", host, " is reached from other machines: add --tls-certificate and --tls-key, or ",
-                     "--allow-plaintext where the network is private"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "--host ", host,
+        " can be reached from other machines: add --tls-certificate and --tls-key, or, on a private network, ",
+        "--allow-plaintext"));
   }
   INGOT_ASSIGN_OR_RETURN(run_page->page_, std::move(page));
   return run_page;

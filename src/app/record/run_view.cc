@@ -42,7 +42,8 @@ absl::StatusOr<RunView> ServeRunView(const LoadedConfig& loaded, const RunDir& d
   if (!view.clients.gateways.empty()) {
     auto episodes = EpisodesEndpoint::Start(dir.path(), view.clients.gateways);
     if (episodes.ok()) view.episodes = *std::move(episodes);
-    if (!episodes.ok()) INGOT_LOG(warn, "`ingot episodes` finds no run: {}", std::string(episodes.status().message()));
+    if (!episodes.ok())
+      INGOT_LOG(warn, "`ingot episodes` will not find this run: {}", std::string(episodes.status().message()));
   }
   INGOT_ASSIGN_OR_RETURN(view.page,
                          RunPage::OfRunning(*loaded.config, dir, view.clients, tokenizer, no_pool, std::move(trainer)));

@@ -57,7 +57,7 @@ absl::StatusOr<std::string> ResolveEpisode(datapool::Client& pool, const std::st
     return name;
   }
   if (slash == 0 || slash + 1 == name.size() || name.find('/', slash + 1) != std::string::npos) {
-    return absl::InvalidArgumentError(absl::StrCat("'", name, "': GROUP/SAMPLE is expected, such as 7/0"));
+    return absl::InvalidArgumentError(absl::StrCat("'", name, "': it must be GROUP/SAMPLE, such as 7/0"));
   }
   const int64_t group = std::strtoll(name.substr(0, slash).c_str(), nullptr, 10);
   const int64_t sample = std::strtoll(name.substr(slash + 1).c_str(), nullptr, 10);

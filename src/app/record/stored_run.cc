@@ -35,8 +35,8 @@ bool Exists(const std::string& path) {
 absl::Status NoRun(const std::string& run_dir) {
   if (Exists(run_dir + "/pool") || Exists(run_dir + "/metrics.jsonl")) {
     return absl::NotFoundError(absl::StrCat(run_dir,
-                                            "/config.yaml, which names the pool's shards and the tokenizer, is gone: "
-                                            "copy the run's configuration there"));
+                                            "/config.yaml, which names the pool's shards and the tokenizer, is "
+                                            "missing: copy the run's configuration there"));
   }
   std::error_code none;
   const std::string is = absl::StrCat("'", run_dir, "' is not a run folder: ");
@@ -52,7 +52,7 @@ absl::Status NoRun(const std::string& run_dir) {
     return absl::NotFoundError(
         absl::StrCat(is, "it has no config.yaml; give the folder run.root/run.name, such as runs/smoke"));
   }
-  return absl::NotFoundError(absl::StrCat(is, "it has no config.yaml, but holds ", runs.size(),
+  return absl::NotFoundError(absl::StrCat(is, "it has no config.yaml, but contains ", runs.size(),
                                           runs.size() == 1 ? " run" : " runs", "; give one, such as ",
                                           *std::min_element(runs.begin(), runs.end())));
 }
@@ -68,7 +68,7 @@ bool PoolWasMade(const datapool::StoreOptions& options) {
 
 std::string WhyNoPool(const RunConfig& config, const std::string& path) {
   if (config.tasks.empty()) return kSupervisedHasNoPool;
-  return absl::StrCat(path, " is not there: the run ended before its first episode, or its pool was removed");
+  return absl::StrCat(path, " does not exist: the run ended before its first episode, or its pool was removed");
 }
 
 bool NamesModel(const std::vector<std::string>& overrides) {
@@ -116,7 +116,7 @@ absl::StatusOr<StoredRun> OpenStoredRun(const std::string& run_dir, const std::v
   INGOT_ASSIGN_OR_RETURN(StoredRun run, OpenRunFolder(run_dir, overrides));
   if (run.no_pool.empty()) return run;
   return absl::NotFoundError(absl::StrCat(run_dir, " has no episodes to read: ", run.no_pool,
-                                          "; `ingot view` and `ingot report` show its record"));
+                                          "; use `ingot view` or `ingot report` to see its record"));
 }
 
 }  // namespace ingot::app

@@ -47,7 +47,7 @@ absl::StatusOr<std::string> HiddenFolder(const RunConfig& config, const RunDir& 
   for (const auto& [key, folder] : {std::pair("agents.work_root", seen[0]), {"agents.image_store", images}}) {
     if (folder.empty() || !IsWithin(folder, run)) continue;
     return absl::InvalidArgumentError(absl::StrCat(key, " ", folder, " is in the run's folder ", run,
-                                                   ", which agents do not see: name another folder"));
+                                                   ", which is hidden from agents: name another folder"));
   }
   for (const sandbox::Program& program : programs) {
     for (const std::string& argument : program.argv) {
@@ -62,7 +62,7 @@ absl::StatusOr<std::string> HiddenFolder(const RunConfig& config, const RunDir& 
 void WarnOfReadable(const sandbox::ProbeResult& probe_result, const std::vector<std::string>& hidden) {
   const std::vector<std::string> readable = ReadableByAgents(probe_result, hidden);
   if (readable.empty()) return;
-  INGOT_LOG(warn, "agents can read these paths of the run because this machine allows no mount namespace: {}{}",
+  INGOT_LOG(warn, "agents can read these of the run's paths, because this machine allows no mount namespaces: {}{}",
             absl::StrJoin(readable, ", "), probe_result.own_uid ? "; chmod o-rwx closes them to the agents' uids" : "");
 }
 
@@ -73,10 +73,10 @@ absl::Status CheckModelCode(const RunConfig& config, const sandbox::ProbeResult&
     return absl::OkStatus();
   for (const agents::RecipeOptions& recipe : config.agents.recipes) {
     if (!recipe.verifier.runs_model_code()) continue;
-    return absl::FailedPreconditionError(
-        absl::StrCat("agents.recipes '", recipe.name, "': the verifier ", recipe.verifier.kind,
-                     " runs programs that the model wrote, but this machine allows only ", probe_result.Describe(),
-                     "; write `sandbox: {require: none}` if that is enough for you (docs/guide/sandbox.md)"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "agents.recipes '", recipe.name, "': the verifier ", recipe.verifier.kind,
+        " runs programs that the model wrote, but this machine's strongest isolation level is ",
+        probe_result.Describe(), "; to accept that, set `sandbox: {require: none}` (docs/guide/sandbox.md)"));
   }
   return absl::OkStatus();
 }
@@ -92,8 +92,8 @@ absl::Status CheckPlaces(const RunConfig& config, const sandbox::ProbeResult& pr
     if (key == nullptr) continue;
     return absl::FailedPreconditionError(
         absl::StrCat("agents.recipes '", recipe.name, "': ", key,
-                     " needs the isolation level namespaces, but this machine allows only ", probe_result.Describe(),
-                     " (docs/guide/sandbox.md)"));
+                     " needs the isolation level namespaces, but this machine's strongest level is ",
+                     probe_result.Describe(), " (docs/guide/sandbox.md)"));
   }
   return absl::OkStatus();
 }
@@ -124,24 +124,21 @@ absl::StatusOr<std::unique_ptr<sandbox::Substrate>> MakeAgentsSubstrate(const Ru
   std::printf("agents: %s\n", probe_result.Describe().c_str());
   INGOT_LOG(info, "agents: {}", probe_result.Describe());
   if (probe_result.is_open()) {
-    INGOT_LOG(
-        warn,
-        "agents can read, signal and change what this user can, including the run. Run only agents that you trust, "
-        "or start ingot as root or where user namespaces are allowed (docs/guide/sandbox.md)");
+    INGOT_LOG(warn,
+              "agents can read, signal, and change everything that this user can, including the run. Run only agents "
+              "that you trust, or start ingot as root or where user namespaces are allowed (docs/guide/sandbox.md)");
   } else if (geteuid() == 0 && !probe_result.own_uid) {
-    INGOT_LOG(warn, "agents are root: they can change files of this machine (docs/guide/sandbox.md)");
+    INGOT_LOG(warn, "agents are root and can change this machine's files (docs/guide/sandbox.md)");
   }
   if (probe_result.isolation != sandbox::IsolationLevel::kFull && options.totals.memory_bytes > 0) {
     INGOT_LOG(info,
-              "below the isolation level full the memory of an episode is summed twice a second: an episode that grows "
-              "faster "
-              "may use up the "
-              "machine's, and the kernel then ends agents first. A recipe's memory_limit_bytes bounds each process "
-              "(docs/guide/sandbox.md)");
+              "below the isolation level full, an episode's memory is measured only twice per second: an episode that "
+              "grows faster may exhaust the machine's memory, and the kernel then kills agents first. A recipe's "
+              "memory_limit_bytes limits each process (docs/guide/sandbox.md)");
   }
   WarnOfReadable(probe_result, options.hidden);
   if (folder != AbsolutePath(config.root)) {
-    INGOT_LOG(warn, "agents can read what other runs left in {}, because a program or a work folder of theirs is there",
+    INGOT_LOG(warn, "agents can read other runs' files in {}, because it contains their programs or work folders",
               AbsolutePath(config.root));
   }
   return substrate;
@@ -173,8 +170,7 @@ agents::RunnerOptions RunnerOptionsOf(const RunConfig& config) {
 void ReportProbeResult(const sandbox::ProbeResult& probe_result, base::Metrics& metrics) {
   const auto flag = [](bool probed) { return std::string(probed ? "yes" : "no"); };
   metrics
-      .GetGauge("agents/sandbox",
-                "1, labelled with the isolation level and with the parts of it that this machine allows",
+      .GetGauge("agents/sandbox", "1, labeled with the isolation level and the parts of it that this machine allows",
                 {{"isolation", std::string(sandbox::IsolationLevelName(probe_result.isolation))},
                  {"own_uid", flag(probe_result.own_uid)},
                  {"user_namespace", flag(probe_result.user_namespace)},

@@ -91,7 +91,7 @@ absl::Status RunGateway(const RoleContext& context) {
   services.push_back(gateway::NewGatewayService(*gateway));
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<GrpcServer> server,
                          ServeRole(context, "gateway", std::move(services), HttpPlace(context, *http)));
-  INGOT_LOG(info, "agents reach the gateway at {}, listening at {}", http->base_url(), http->url());
+  INGOT_LOG(info, "agents reach the gateway at {}; it listens at {}", http->base_url(), http->url());
   if (config.agents.recipes.empty()) std::printf("%s\n", DescribeEntrance(http->base_url()).c_str());
   base::Executor timers({.name = "timers"});
   const base::Timer watch = timers.PostEvery(milliseconds(1000), [&] {

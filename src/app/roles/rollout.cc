@@ -36,7 +36,7 @@ absl::Status RunRollout(const RoleContext& context) {
   INGOT_RETURN_IF_ERROR(engine->fault());
   // Running calls finish, and new ones go to other engines.
   if (!engine->Drain(base::FromSeconds(context.config.cluster.drain_s))) {
-    INGOT_LOG(warn, "calls still run after {} s (cluster.drain_s): they are asked again elsewhere",
+    INGOT_LOG(warn, "calls are still running after {} s (cluster.drain_s): they are retried on other engines",
               context.config.cluster.drain_s);
   }
   engine->Shutdown();

@@ -53,9 +53,9 @@ absl::StatusOr<std::vector<std::unique_ptr<MetricsEndpoint>>> ServeRoleMetrics(c
 absl::Status NoToken(const std::string& role) {
   return absl::InvalidArgumentError(absl::StrCat(
       "the role ", role,
-      " needs the run's token, which every rpc between roles carries: name a file with it in "
-      "cluster.token_file (`openssl rand -hex 32 > FILE; chmod 600 FILE`, the same on every machine), or pass it as "
-      "--token-fd N. `ingot launch` does this for the roles that it starts"));
+      " needs the run's token, which authenticates RPCs between roles: put it in a file (`openssl rand -hex 32 > FILE; "
+      "chmod 600 FILE`), copy the file to every machine, and name it in cluster.token_file, or pass it as --token-fd "
+      "N. `ingot launch` does this for the roles that it starts"));
 }
 
 // A role's configuration and the secrets that it shares with the other roles.

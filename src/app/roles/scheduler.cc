@@ -80,7 +80,7 @@ absl::Status RunScheduler(const RoleContext& context) {
   rewards->Stop();
   if (!ticks.replaced()) return absl::OkStatus();
   return absl::AbortedError(
-      "another scheduler has taken over this run; the journal accepted nothing from this one since then");
+      "another scheduler has taken over this run; the journal has rejected everything from this one since then");
 }
 
 }  // namespace ingot::app

@@ -56,7 +56,7 @@ absl::StatusOr<int> RunTrainerRole(const RoleContext& context, trainer::Ranks* r
     const auto joined = weak.lock();
     if (EngineNumber(name).value_or(0) < config.cluster.rollout_engines || joined == nullptr) return;
     if (const absl::Status added = joined->Add(name); !added.ok()) {
-      INGOT_LOG(error, "{} gets no weights: {}", name, added.ToString());
+      INGOT_LOG(error, "{} receives no weights: {}", name, added.ToString());
     }
   });
   weights::Publisher& publisher = engines->publisher();
@@ -85,9 +85,9 @@ absl::StatusOr<int> RunTrainerRole(const RoleContext& context, trainer::Ranks* r
 
 absl::Status ExchangeOnDevices(const RoleContext& context, trainer::RankOptions& options) {
   if (context.config.cluster.trainer_ranks > context.device.devices) {
-    return absl::InvalidArgumentError(absl::StrCat("cluster.trainer_ranks is ", context.config.cluster.trainer_ranks,
-                                                   ", but this machine has ", context.device.devices,
-                                                   " devices, one for each rank: use fewer ranks, or device=cpu"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("cluster.trainer_ranks is ", context.config.cluster.trainer_ranks, ", but this machine has ",
+                     context.device.devices, " devices, and each rank needs one: use fewer ranks, or device=cpu"));
   }
   options.nccl = DeviceExchanges(context);
   if (options.nccl == nullptr) {

@@ -59,7 +59,7 @@ TEST(ReadVendorAnswer, NamesWhatIsNoAnswer) {
   EXPECT_THAT(ReadVendorAnswer("data: {\"choices\": [{\"delta\": {\"content\": \"a\"}}]}\n\n", true).status().message(),
               HasSubstr("ended before a finish_reason or [DONE]"));
   EXPECT_THAT(ReadVendorAnswer("data: {\"error\": {\"message\": \"no\"}}\n\n", true).status().message(),
-              HasSubstr("holds an error"));
+              HasSubstr("contains an error"));
   EXPECT_THAT(ReadVendorAnswer("data: [DONE]\n\n", true).status().message(), HasSubstr("no choices[0].delta"));
 }
 

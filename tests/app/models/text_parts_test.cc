@@ -114,7 +114,7 @@ TEST_F(TextPartsTest, CopiedFilesGiveTheSameFormat) {
   EXPECT_EQ(Fingerprint("auto"), parts->format->fingerprint());
 }
 
-// A built-in format reads no template, but its tokenizer's tokens may stand in tokenizer_config.json.
+// A built-in format uses no template, but its tokenizer's tokens may stand in tokenizer_config.json.
 TEST_F(TextPartsTest, TokensOfTheTokenizerConfigGoWithTheModel) {
   const int32_t id = LoadTextParts(dir_, "hermes")->tokenizer->vocab_size();
   Write("tokenizer_config.json",
@@ -178,7 +178,7 @@ TEST_F(TextPartsTest, FaultsOfAGivenTemplateNameItsFile) {
   };
   fault("{% if %}", "auto");
   EXPECT_THAT(fault("", "template"), HasSubstr("the file is empty"));
-  EXPECT_THAT(fault(kTemplate, "hermes"), HasSubstr("reads no template"));
+  EXPECT_THAT(fault(kTemplate, "hermes"), HasSubstr("uses no template"));
   EXPECT_THAT(std::string(LoadTextParts(dir_, "auto", dir_ / "nowhere.jinja").status().message()),
               HasSubstr("nowhere.jinja"));
 }

@@ -75,7 +75,7 @@ def check_values(ingot):
     expect(ingot, {"trainer.learning_rate": "fast"}, "trainer.learning_rate", "number")
     expect(ingot, {"trainer.objective": "grpo"}, "trainer.objective", "cispo", "ppo_clip", "gspo", "opmd", "dpo", "sapo")
     expect(ingot, {"trainer.objective": "gspo"}, "gspo", "loss_aggregation to sequence")
-    expect(ingot, {"device": "cuda"}, "device: cuda was asked for", codes=(1, 2))
+    expect(ingot, {"device": "cuda"}, "device is cuda, but", codes=(1, 2))
     expect(ingot, {}, "nowhere.yaml", config="nowhere.yaml")
     expect(ingot, {}, "it is a folder", config="configs")
     broken = folder / "broken.yaml"
@@ -115,7 +115,7 @@ def check_files(ingot):
     check(done.returncode == 0 and done.stdout.startswith("run:"), f"config check: {done}")
     check(done.stderr == "ok: 120 tasks, 40 held-out tasks, 1920 conversations, 1 recipe checked (its command was not run), "
                          "context of 512 tokens\n", f"config check: {done.stderr}")
-    expect(ingot, launch_settings("never"), "none of the roles of run 'never' answers", "there is no run folder",
+    expect(ingot, launch_settings("never"), "no role of run 'never' responds", "there is no run folder",
            command="status", codes=(1,))
 
 

@@ -94,7 +94,7 @@ def case_collect(ingot):
     again = ["collect", ingot.config, "--script", folder / "script.jsonl", "--samples", 1, "--temperature", 2, *sets(folder, scripted), "--set"]
     for if_exists in ("fail", "resume"):
         output = command(ingot, *again, f"run.if_exists={if_exists}", code=2)
-        check("holds a finished collection" in output, output)
+        check("contains a finished collection" in output, output)
     output = command(ingot, "train", ingot.config, "--resume", *sets(folder, scripted), code=2)
     check("holds a collection and not a run to resume" in output, output)
     record = folder / "scripted" / "collection.json"
@@ -102,7 +102,7 @@ def case_collect(ingot):
     check(done["episodes"] == 1 and done["temperature"] == 1, done)
     record.write_text(json.dumps({name: value for name, value in done.items() if name != "episodes"}), encoding="utf-8")
     output = command(ingot, *again, "run.if_exists=fail", code=2)
-    check("holds a collection that was stopped" in output, output)
+    check("contains a collection that was stopped" in output, output)
     output = command(ingot, *again, "run.if_exists=resume")
     check("1 episodes, 0 failed" in output, output)
     check(json.loads(record.read_text())["temperature"] == 2, record.read_text())
@@ -171,7 +171,7 @@ def case_recall(ingot):
     # What is not there, or means nothing, is named.
     output = command(ingot, "export", folder / "found", rows, "--recall", "recal", code=2)
     check("no episode has the signal 'recal'" in output and "precision, recall" in output, output)
-    for argv, said in ((["--recall", "recall", "--shortest"], "give either --shortest or --recall"),
+    for argv, said in ((["--recall", "recall", "--shortest"], "use either --shortest or --recall"),
                        (["--recall", "recall", "--as", "dpo"], "--shortest and --recall work only with --as sft")):
         check(said in command(ingot, "export", folder / "found", rows, *argv, code=2), argv)
 

@@ -138,7 +138,7 @@ def case_engines(ingot):
             code = engine.wait(timeout=60)
             check(code == (0 if ending == signal.SIGTERM else -signal.SIGKILL), f"exit code {code} after {ending}")
             said = (pathlib.Path(ingot.folder) / "engine.out").read_text()
-            check("calls still run" not in said, f"the engine left calls behind: {said}")
+            check("calls are still run" not in said, f"the engine left calls behind: {said}")
             wait_until(lambda: ingot.rows("elastic") >= rows + 4, "steps without it", launch)
         output, _ = launch.communicate(timeout=300)
         check(launch.returncode == 0, f"exit code {launch.returncode}: {output}")

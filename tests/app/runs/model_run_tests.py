@@ -94,7 +94,7 @@ def check_folders(ingot, base, trained, adapter):
     names = [sorted(path.name for path in folder.iterdir()) for folder in (merged, exported)]
     check(names[0] == names[1] and {"ingot.json", "tokenizer.json"} <= set(names[0]), f"an export lacks its text: {names}")
     for command in (("export", "--model", str(base)), ("merge", "--model", str(trained))):
-        check("already holds a model" in model(ingot, *command, str(exported), code=2), f"{command[0]} wrote over a model")
+        check("already contains a model" in model(ingot, *command, str(exported), code=2), f"{command[0]} wrote over a model")
     check_mean(ingot, base, trained, merged)
     check("outside the vocabulary" in model(ingot, "logits", "--model", str(base), "--ids", "1,999999", code=2), "ids")
 

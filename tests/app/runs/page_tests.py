@@ -325,7 +325,7 @@ def check_without_pool(ingot, folder):
     shutil.copytree(f"{folder}/seen", run, ignore=shutil.ignore_patterns("sockets", "pool"))
     served, page = view_files(ingot, folder, "poolless")
     seen = page.json("/api/run")
-    check("pool is not there" in seen["no_pool"] and seen["rows"] > 0 and "sft/nll" in seen["names"], f"run: {seen}")
+    check("pool does not exist" in seen["no_pool"] and seen["rows"] > 0 and "sft/nll" in seen["names"], f"run: {seen}")
     check(page.json("/api/curves?names=sft/nll")["curves"]["sft/nll"]["mean"], "the warm start's curve is not there")
     shutil.copytree(f"{folder}/seen/pool", run / "pool")
     wait_until(lambda: "started" in page.json("/api/run"), "the pool on the page once it is there", seconds=120)
@@ -346,7 +346,7 @@ def check_replaced(ingot, folder):
     after = page.json("/api/run")
     check("was replaced" in after["outdated"], f"run: {after}")
     shutil.rmtree(run / "pool")
-    wait_until(lambda: "is not there" in page.json("/api/run").get("no_pool", ""), "a page that says that the pool is gone", seconds=120)
+    wait_until(lambda: "does not exist" in page.json("/api/run").get("no_pool", ""), "a page that says that the pool is gone", seconds=120)
     end(served)
     shutil.rmtree(run)
 

@@ -209,7 +209,7 @@ def check_abandoned(ingot, command, settings, key_file):
     owner.end(ids[0], "--key-file", folder / "none.key", code=2, says="--key-file")
     owner.end("unknown", code=2, says="there is no open episode 'unknown'")
     owner.end("\x1b[1m\u202e", code=2, says="is not the id of an episode")
-    owner.end(code=2, says="name episodes, or --all")
+    owner.end(code=2, says="name episodes, or use --all")
     owner.end(ids[0], says=f"ended {ids[0]}")
     owner.end(ids[0], code=1, says="has already ended")
     status, said = owner.post(f"/s/{ids[0]}/v1/chat/completions", {"model": "policy", "messages": []}, dead[0]["api_key"])

@@ -33,8 +33,9 @@ absl::Status UseModel(const std::string& name, RunConfig& config) {
       config.gateway.stand_in = name;
       return absl::OkStatus();
     }
-    return absl::InvalidArgumentError(absl::StrCat("--model ", name, ": not an external model of gateway.models; for ",
-                                                   "weights of your own use --checkpoint"));
+    return absl::InvalidArgumentError(absl::StrCat("--model ", name,
+                                                   ": it is not an external model in gateway.models; for ",
+                                                   "your own weights, use --checkpoint"));
   }
   return absl::InvalidArgumentError(absl::StrCat("--model ", name, ": gateway.models has no model of this name"));
 }
@@ -47,10 +48,9 @@ absl::StatusOr<RunDir> OpenCollection(RunConfig& config) {
   const absl::StatusOr<base::json::value> parsed = base::ParseJson(before.value_or(""));
   const bool finished = parsed.ok() && base::Find(*parsed, "episodes") != nullptr;
   if (finished && config.if_exists != IfExists::kReplace) {
-    return absl::AlreadyExistsError(
-        absl::StrCat("'", path,
-                     "' holds a finished collection: choose another run.name, or replace it with --set "
-                     "run.if_exists=replace"));
+    return absl::AlreadyExistsError(absl::StrCat(
+        "'", path,
+        "' contains a finished collection: choose another run.name, or replace it with --set run.if_exists=replace"));
   }
   if (before.ok() && config.if_exists == IfExists::kResume) {
     config.if_exists = IfExists::kReplace;
@@ -60,12 +60,12 @@ absl::StatusOr<RunDir> OpenCollection(RunConfig& config) {
   if (before.ok() && absl::IsAlreadyExists(dir.status())) {
     return absl::AlreadyExistsError(
         absl::StrCat("'", path,
-                     "' holds a collection that was stopped: start it over with --set run.if_exists=resume, which "
+                     "' contains a collection that was stopped: start it over with --set run.if_exists=resume, which "
                      "removes its episodes, or choose another run.name"));
   }
   if (dir.ok() && dir->existed()) {
     return absl::AlreadyExistsError(
-        absl::StrCat("'", path, "' holds a run: choose another name for the collection, --set run.name=NAME"));
+        absl::StrCat("'", path, "' contains a run: choose another name for the collection with --set run.name=NAME"));
   }
   return dir;
 }

@@ -144,16 +144,16 @@ absl::StatusOr<Finding> Examine(sandbox::Substrate& substrate, sandbox::ImageSto
     const auto changed = attempt.Run(true, "changed");
     if (changed.ok() && changed->reward == 1) {
       return Finding{
-          "its tests check what the solution changed outside the work folder: recipes need "
-          "verifier_sandbox: changed",
+          "its tests check files that the solution changed outside the work folder: set verifier_sandbox: changed in "
+          "recipes",
           ""};
     }
     INGOT_RETURN_IF_ERROR(solved.status());
     const std::string why = IsUnrewarded(*solved) ? absl::StrCat(": ", solved->detail) : "";
-    return Finding{absl::StrCat("its solution gives ", solved->reward, ", not 1", why), ""};
+    return Finding{absl::StrCat("its solution gets reward ", solved->reward, ", not 1", why), ""};
   }
   const auto idle = attempt.Run(false, "pristine");
-  if (!idle.ok()) return Finding{absl::StrCat("doing nothing gives no verdict: ", idle.status().message()), ""};
+  if (!idle.ok()) return Finding{absl::StrCat("doing nothing gets no reward: ", idle.status().message()), ""};
   if (idle->reward > 0) return Finding{absl::StrCat("doing nothing gives ", idle->reward, ", not 0"), ""};
   return Finding{"", IsUnrewarded(*idle) ? absl::StrCat("doing nothing counts as 0: ", idle->detail) : ""};
 }

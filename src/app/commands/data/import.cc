@@ -88,7 +88,7 @@ class Importer {
                 static_cast<long>(episodes_), groups_.size(), static_cast<long>(calls_), static_cast<long>(encoded_),
                 folder.c_str());
     if (without_outcome_ > 0) {
-      std::printf("%ld lack the number extra.outcome: their outcome is 0\n", static_cast<long>(without_outcome_));
+      std::printf("%ld have no number extra.outcome: their outcome is 0\n", static_cast<long>(without_outcome_));
     }
   }
 

@@ -250,15 +250,14 @@ void Print(const RegradeResult& regraded) {
                 static_cast<long>(mean.count));
   }
   std::printf(
-      "%ld groups: %ld change the sign of an episode's advantage, %ld would no longer teach, %ld that taught nothing "
-      "would teach\n",
+      "%ld groups: %ld change the sign of an episode's advantage, %ld lose their training signal, %ld gain one\n",
       static_cast<long>(all.groups), static_cast<long>(all.turned.size()), static_cast<long>(all.now_equal),
       static_cast<long>(all.now_useful));
   if (!all.turned.empty()) {
     std::printf("groups that change sign: %s\n", FirstOf(all.turned).c_str());
   }
   if (all.ungraded > 0) {
-    std::printf("%ld episodes could not be judged; one: %s\n", static_cast<long>(all.ungraded),
+    std::printf("%ld episodes could not be scored, for example: %s\n", static_cast<long>(all.ungraded),
                 regraded.first_ungraded.c_str());
   }
   if (regraded.trimmed > 0) {
@@ -289,8 +288,10 @@ absl::Status CheckReachable(const RunConfig& config) {
     if (term.kind != "teacher" && (term.kind != "judge" || !judge.url.empty())) continue;
     if (FindModel(config.gateway, name)->weights != gateway::ModelWeights::kPinned) continue;
     return absl::InvalidArgumentError(absl::StrCat(
-        "rewards.terms (", term.Name(), "): '", name, "' is a pinned version, but regrade starts no engine: serve its ",
-        "weights (`ingot serve MODEL_DIR --rollout-port PORT --token-file FILE`), and name them external with --set ",
+        "rewards.terms (", term.Name(), "): '", name,
+        "' is a pinned version, but regrade starts no engine: serve the version's ",
+        "weights (`ingot serve MODEL_DIR --rollout-port PORT --token-file FILE`), and configure them as external with "
+        "--set ",
         "'gateway.models=[{name: ", name, ", weights: external, address: \"127.0.0.1:PORT\", token_file: FILE}]'"));
   }
   return absl::OkStatus();
@@ -382,7 +383,7 @@ absl::StatusOr<int> RegradeOrError(const RegradeArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const RegradeResult regraded, RegradeGroups(*run.pool, rule, work, config.trainer, progress));
   progress.Clear();
   if (regraded.all.groups == 0) {
-    return absl::NotFoundError(absl::StrCat("'", args.run_dir, "' holds no group with a reward to score again (",
+    return absl::NotFoundError(absl::StrCat("'", args.run_dir, "' contains no group with a reward to score again (",
                                             regraded.trimmed, " are no longer in the pool)"));
   }
   if (args.json) {

@@ -92,7 +92,7 @@ void TakeFromRun(const StoredRun& run, LoadedConfig& loaded) {
 absl::Status CheckKey(const char* key, int64_t given, int64_t stored) {
   if (given == stored) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(key, " is ", given, ", but the stored batches were made with ", stored,
-                                                 ": set it to ", stored, ", or leave it out"));
+                                                 ": set it to ", stored, ", or remove it"));
 }
 
 absl::Status CheckConfig(const std::string& run_dir, const RunConfig& before, const RunConfig& config) {
@@ -109,8 +109,8 @@ absl::Status CheckConfig(const std::string& run_dir, const RunConfig& before, co
   }
   if (config.trainer.by_role() && before.agents.branching.width > 0) {
     return absl::InvalidArgumentError(
-        "trainer.advantage_groups is role, but the stored groups branch (agents.branching.width): the turns of a trunk "
-        "count for all its leaves, and no role can be credited with them; set it to episode");
+        "trainer.advantage_groups is role, but the stored groups branch (agents.branching.width): a trunk's turns "
+        "count for all its leaves, so they cannot be credited to a role; set it to episode");
   }
   INGOT_RETURN_IF_ERROR(CheckKey("scheduler.group_size", config.scheduler.group_size, before.scheduler.group_size));
   return CheckKey("scheduler.groups_per_step", config.scheduler.groups_per_step, before.scheduler.groups_per_step);
@@ -121,7 +121,7 @@ absl::Status CheckLeft(const std::string& run_dir, const StoredBatches& stored) 
   const std::vector<int64_t> gone = stored.Gone();
   if (gone.empty()) {
     return absl::NotFoundError(
-        absl::StrCat("'", run_dir, "' has no batch to train on: its journal names no trained step"));
+        absl::StrCat("'", run_dir, "' has no batch to train on: its journal has no trained step"));
   }
   return absl::NotFoundError(absl::StrCat("'", run_dir, "' has no batch left to train on: the groups of its steps ",
                                           DescribeSteps(gone), " are no longer in the pool (datapool.keep_steps)"));
@@ -159,15 +159,15 @@ absl::StatusOr<std::vector<StoredBatch>> KeptBatches(const RunDir& dir, const st
   const std::string path = absl::StrCat(dir.path(), "/", kRetraining);
   const absl::StatusOr<std::string> text = base::ReadFile(path);
   if (absl::IsNotFound(text.status())) {
-    return absl::FailedPreconditionError(absl::StrCat("the run '", dir.path(), "' was not made by `ingot retrain` (",
-                                                      path, " is not there): choose another run.name"));
+    return absl::FailedPreconditionError(absl::StrCat("the run '", dir.path(), "' was not created by `ingot retrain` (",
+                                                      path, " does not exist): choose another run.name"));
   }
   INGOT_RETURN_IF_ERROR(text.status());
   INGOT_ASSIGN_OR_RETURN(const base::json::value record, base::ParseJson(*text));
   const base::json::value* const run = base::Find(record, "run");
   const base::json::value* const steps = base::Find(record, "steps");
   if (run == nullptr || !run->is_string() || steps == nullptr || !steps->is_array()) {
-    return absl::DataLossError(absl::StrCat(path, " does not name a run and its steps: start another run"));
+    return absl::DataLossError(absl::StrCat(path, " does not name a run and its steps: start a new run"));
   }
   const std::string kept(run->get_string().data(), run->get_string().size());
   if (kept != FullPath(run_dir)) {
@@ -181,7 +181,7 @@ absl::StatusOr<std::vector<StoredBatch>> KeptBatches(const RunDir& dir, const st
     const auto found = step.is_int64() ? by_step.find(step.get_int64()) : by_step.end();
     if (found == by_step.end()) {
       return absl::FailedPreconditionError(absl::StrCat(path, " names step ", base::PrintJson(step), ", which ", kept,
-                                                        " did not train: it was replaced; start another run"));
+                                                        " did not train, because it was replaced: start a new run"));
     }
     batches.push_back(*found->second);
   }
@@ -265,7 +265,7 @@ absl::Status TrainOnBatches(const Job& job, const RetryPolicy& retry, trainer::B
 // Reports, in the log and on the terminal, which part of the stored run is not used.
 void ReportLimits(const RetrainArgs& args, const Inputs& inputs, int64_t stored, int64_t end) {
   if (const std::vector<int64_t> gone = inputs.stored.Gone(); !gone.empty()) {
-    INGOT_LOG(warn, "steps {} of {} are no longer in its pool (datapool.keep_steps) and are left out",
+    INGOT_LOG(warn, "steps {} of {} are no longer in its pool (datapool.keep_steps) and are skipped",
               DescribeSteps(gone), args.run_dir);
   }
   if (args.steps > stored) INGOT_LOG(warn, "--steps is {}, but only {} steps are stored", args.steps, stored);

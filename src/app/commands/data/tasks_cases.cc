@@ -110,8 +110,8 @@ absl::StatusOr<int> CasesOrError(const TasksCasesArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<sandbox::Substrate> substrate, sandbox::MakeSubstrate(options));
   if (substrate->probe_result().isolation == sandbox::IsolationLevel::kProcess && !args.allow_process) {
     return absl::FailedPreconditionError(
-        absl::StrCat("submissions are untrusted programs, but this machine allows only ",
-                     substrate->probe_result().Describe(), "; --allow-process accepts that"));
+        absl::StrCat("submissions are untrusted programs, but this machine's strongest isolation level is ",
+                     substrate->probe_result().Describe(), "; use --allow-process to run them anyway"));
   }
   const sandbox::Command python{.argv = {"python3"},
                                 .env = sandbox::InheritedEnvironment({"PATH", "LANG", "LC_ALL"}),
@@ -142,7 +142,8 @@ absl::StatusOr<int> CasesOrError(const TasksCasesArgs& args) {
         return absl::OkStatus();
       }));
   out.close();
-  if (!out) return absl::UnavailableError(absl::StrCat("'", args.out, "' could not be written whole"));
+  if (!out)
+    return absl::UnavailableError(absl::StrCat("'", args.out, "' could not be written completely: is the disk full?"));
   std::printf("kept %ld of %ld problems, %ld of %ld cases, in %s\n", static_cast<long>(kept),
               static_cast<long>(problems), static_cast<long>(cases_kept), static_cast<long>(cases_all),
               args.out.c_str());

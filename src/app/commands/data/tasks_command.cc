@@ -55,7 +55,7 @@ absl::StatusOr<PoolTries> TriesIn(const std::string& run_dir, double above, int6
     }
     return absl::OkStatus();
   }));
-  if (rated.tasks.empty()) return absl::NotFoundError(absl::StrCat("'", run_dir, "' holds no finished episode"));
+  if (rated.tasks.empty()) return absl::NotFoundError(absl::StrCat("'", run_dir, "' contains no finished episode"));
   return rated;
 }
 
@@ -69,7 +69,7 @@ absl::StatusOr<std::ofstream> OpenOut(const std::string& path) {
 absl::Status Close(std::ofstream& out, const std::string& path) {
   out.close();
   if (out) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("'", path, "' could not be written whole: is the disk full?"));
+  return absl::UnavailableError(absl::StrCat("'", path, "' could not be written completely: is the disk full?"));
 }
 
 // Prints how the rates were measured and how to improve them. With 10 samples at a higher temperature, tasks that are
@@ -78,11 +78,13 @@ void PrintMeasure(const PoolTries& rated) {
   constexpr int64_t kSamples = 10;
   int64_t fewest = rated.tries.begin()->second.tries;
   for (const auto& [task, tries] : rated.tries) fewest = std::min(fewest, tries.tries);
-  std::printf("  at least %ld samples a task, at temperature %g\n", static_cast<long>(fewest),
+  std::printf("  at least %ld samples per task, at temperature %g\n", static_cast<long>(fewest),
               static_cast<double>(rated.temperature));
   if (fewest >= kSamples && rated.temperature > 1) return;
-  std::printf("  more accurate: %ld samples at a raised temperature: ingot collect --samples %ld --temperature 1.2\n",
-              static_cast<long>(kSamples), static_cast<long>(kSamples));
+  std::printf(
+      "  for more accurate rates, use %ld samples at a higher temperature: ingot collect --samples %ld --temperature "
+      "1.2\n",
+      static_cast<long>(kSamples), static_cast<long>(kSamples));
 }
 
 absl::StatusOr<int> RateOrError(const TasksRateArgs& args) {
@@ -117,7 +119,7 @@ absl::StatusOr<std::optional<TaskTries>> OwnRate(const value& task, const std::s
   const double number = rate->is_number() ? rate->to_number<double>() : -1;
   if (!(number >= 0 && number <= 1)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("'", field, "' is ", base::PrintJson(*rate), ": a number from 0 to 1 is expected"));
+        absl::StrCat("'", field, "' is ", base::PrintJson(*rate), ": it must be a number from 0 to 1"));
   }
   constexpr int64_t kTries = 1'000'000'000;
   return TaskTries{kTries, static_cast<int64_t>(number * kTries)};
@@ -170,7 +172,7 @@ absl::StatusOr<int> FilterOrError(const TasksFilterArgs& args) {
   for (const auto& [reason, count] : dropped)
     std::printf("  dropped %-16s %ld\n", reason.c_str(), static_cast<long>(count));
   if (unrated > 0)
-    std::printf("  %ld tasks have no pass rate: they are neither trivial nor impossible here\n",
+    std::printf("  %ld tasks have no pass rate and count as neither trivial nor impossible\n",
                 static_cast<long>(unrated));
   if (kept > 0) return 0;
   return absl::NotFoundError("no task was kept");

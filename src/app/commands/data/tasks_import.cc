@@ -148,13 +148,13 @@ absl::Status RunProgram(const TasksImportArgs& args, int out) {
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("cannot run '", python, "': ", std::strerror(error), "; name a Python with --python"));
+        absl::StrCat("cannot run '", python, "': ", std::strerror(error), "; name a Python interpreter with --python"));
   }
   int status = 0;
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return absl::OkStatus();
-  return absl::CancelledError("its words are above");
+  return absl::CancelledError("its message is above");
 }
 
 absl::Status Import(const TasksImportArgs& args, size_t& tasks) {

@@ -16,7 +16,7 @@ namespace json = base::json;
 absl::StatusOr<at::ScalarType> TypeNamed(const std::string& dtype) {
   if (dtype == "fp32") return at::kFloat;
   if (dtype == "bf16") return at::kBFloat16;
-  return absl::InvalidArgumentError(absl::StrCat("--dtype ", dtype, ": fp32 or bf16 is expected"));
+  return absl::InvalidArgumentError(absl::StrCat("--dtype ", dtype, ": it must be fp32 or bf16"));
 }
 
 json::object TensorsByType(const gguf::File& file) {
@@ -33,7 +33,7 @@ absl::StatusOr<json::value> ConvertGguf(const std::string& file, const std::stri
   INGOT_ASSIGN_OR_RETURN(const at::ScalarType type, TypeNamed(dtype));
   if (std::filesystem::exists(out + "/config.json")) {
     return absl::AlreadyExistsError(
-        absl::StrCat(out, " already holds a model: name another folder, or remove this one"));
+        absl::StrCat(out, " already contains a model: name another folder, or remove this one"));
   }
   INGOT_ASSIGN_OR_RETURN(const gguf::File gguf, gguf::File::Open(file));
   INGOT_ASSIGN_OR_RETURN(model::ModelConfig config, model::ConfigFromGguf(gguf));
@@ -43,11 +43,11 @@ absl::StatusOr<json::value> ConvertGguf(const std::string& file, const std::stri
 
   std::error_code error;
   std::filesystem::create_directories(out, error);
-  if (error) return absl::InvalidArgumentError(absl::StrCat(out, ": cannot make the folder: ", error.message()));
+  if (error) return absl::InvalidArgumentError(absl::StrCat(out, ": cannot create the folder: ", error.message()));
   for (const auto& [name, text] : files) {
     std::filesystem::create_directories((std::filesystem::path(out) / name).parent_path(), error);
     if (error)
-      return absl::InvalidArgumentError(absl::StrCat(out, "/", name, ": cannot make its folder: ", error.message()));
+      return absl::InvalidArgumentError(absl::StrCat(out, "/", name, ": cannot create its folder: ", error.message()));
     INGOT_RETURN_IF_ERROR(base::WriteFileDurably(absl::StrCat(out, "/", name), text));
   }
   INGOT_RETURN_IF_ERROR(model::SaveModelDir(out, config, parameters));

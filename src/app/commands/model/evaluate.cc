@@ -34,7 +34,7 @@ absl::StatusOr<RunDir> OpenEvaluation(const RunConfig& config, const std::string
   const std::string name = fs::path(checkpoint).filename();
   const auto reject = [](const std::string& path, const char* what) {
     return absl::AlreadyExistsError(
-        absl::StrCat("'", path, "' holds ", what, ": choose another name for the evaluation, --set run.name=NAME"));
+        absl::StrCat("'", path, "' contains ", what, ": choose another name for the evaluation, --set run.name=NAME"));
   };
   std::error_code none;
   if (fs::exists(root + "/config.yaml", none)) return reject(root, "a run");
@@ -60,7 +60,7 @@ std::string LeftOut(int64_t tasks, int64_t left_out) {
 void AddFigures(datapool::Client& pool, double success, base::json::object& record) {
   const auto figures = view::EvalFiguresOf(pool, 0, success);
   if (!figures.ok()) {
-    INGOT_LOG(warn, "the evaluation has only its mean reward: {}", figures.status().ToString());
+    INGOT_LOG(warn, "only the evaluation's mean reward is known: {}", figures.status().ToString());
     return;
   }
   for (const auto& [name, value] : *figures) {

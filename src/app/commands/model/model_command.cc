@@ -43,7 +43,7 @@ absl::StatusOr<model::ModelFolder> Load(const ModelArgs& args) {
 absl::Status Convert(const std::string& dtype, model::Parameters* parameters) {
   if (dtype == "model") return absl::OkStatus();
   if (dtype != "fp32" && dtype != "bf16") {
-    return absl::InvalidArgumentError(absl::StrCat("--dtype ", dtype, ": fp32, bf16 or model is expected"));
+    return absl::InvalidArgumentError(absl::StrCat("--dtype ", dtype, ": it must be fp32, bf16, or model"));
   }
   const at::ScalarType type = dtype == "bf16" ? at::kBFloat16 : at::kFloat;
   for (auto& [name, tensor] : parameters->tensors()) tensor = tensor.to(type);
@@ -55,7 +55,7 @@ absl::StatusOr<json::value> Logits(const ModelArgs& args) {
   const auto count = static_cast<int64_t>(args.ids.size());
   if (count > config.max_position_embeddings) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--ids has ", count, " ids, the model's context is ", config.max_position_embeddings));
+        absl::StrCat("--ids has ", count, " ids, but the model's context is ", config.max_position_embeddings));
   }
   for (const int64_t id : args.ids) {
     if (id < 0 || id >= config.vocab_size) {
@@ -116,7 +116,8 @@ absl::StatusOr<json::value> Info(const ModelArgs& args) {
 // Prevents overwriting a folder that contains a model.
 absl::Status CheckOut(const std::string& out) {
   if (!std::filesystem::exists(out + "/config.json")) return absl::OkStatus();
-  return absl::AlreadyExistsError(absl::StrCat(out, " already holds a model: name another folder, or remove this one"));
+  return absl::AlreadyExistsError(
+      absl::StrCat(out, " already contains a model: name another folder, or remove this one"));
 }
 
 // Copies the first model's tokenizer and chat format, if any.

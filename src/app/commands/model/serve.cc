@@ -66,7 +66,7 @@ absl::Status AddModels(const ServeArgs& args, const ServedModel& first, const ro
     auto model = LoadModel(dir, args, options, device);
     if (!model.ok()) return base::Annotate(model.status(), "--also " + also);
     if (model->setup.text.tokenizer->fingerprint() != first.setup.text.tokenizer->fingerprint()) {
-      return absl::InvalidArgumentError(absl::StrCat("--also ", also, ": it has another tokenizer than ",
+      return absl::InvalidArgumentError(absl::StrCat("--also ", also, ": its tokenizer differs from that of ",
                                                      args.model_dir, ": serve it in a separate process"));
     }
     gateway_options.models.push_back(
@@ -122,8 +122,8 @@ absl::StatusOr<std::optional<RpcAccess>> TokensAccess(const ServeArgs& args) {
   if (args.rollout_port < 0) return std::nullopt;
   if (args.token_file.empty()) {
     return absl::InvalidArgumentError(
-        "--rollout-port asks its clients for a token: name a file with one in --token-file (`openssl rand -hex 32 > "
-        "FILE; chmod 600 FILE`), and the same in token_file of their gateway.models");
+        "--rollout-port needs a token for its clients: create a file (`openssl rand -hex 32 > FILE; chmod 600 FILE`), "
+        "name it in --token-file, and name a copy in token_file of the clients' gateway.models");
   }
   absl::StatusOr<std::string> token = base::ReadSecret(args.token_file);
   if (!token.ok()) return base::Annotate(token.status(), "--token-file");
@@ -194,9 +194,10 @@ absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
   http_options.allow_origins = args.allow_origins;
   auto started = gateway::HttpServer::Start(http_options, *gateway);
   if (absl::IsFailedPrecondition(started.status())) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("--host ", args.host, " is reached from other machines: add --tls-certificate and --tls-key, or ",
-                     "--allow-plaintext where the network is private"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "--host ", args.host,
+        " can be reached from other machines: add --tls-certificate and --tls-key, or, on a private network, ",
+        "--allow-plaintext"));
   }
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::HttpServer> http, std::move(started));
   std::unique_ptr<MetricsEndpoint> metrics;

@@ -112,7 +112,7 @@ void ServedRecord::Note(const v1::GenerateRequest& request) {
       base::PrintJson(json::object{{"call_id", request.request_id()}, {"prompt_ids", IdsJson(request.prompt_ids())}});
   base::MutexLock lock(mu_);
   asked_ << line << '\n' << std::flush;
-  if (!asked_) INGOT_LOG(error, "call {} could not be noted in {}/engine.jsonl", request.request_id(), dir_);
+  if (!asked_) INGOT_LOG(error, "call {} could not be recorded in {}/engine.jsonl", request.request_id(), dir_);
 }
 
 absl::Status ServedRecord::WriteCalls() {

@@ -54,12 +54,12 @@ bool IsBlank(std::string_view line) { return line.find_first_not_of(" \t\r") == 
 const std::vector<TextCommand>& TextCommands() {
   static const auto* const commands = new std::vector<TextCommand>{
       {"encode",
-       "JSON strings to lists of token ids; special tokens written in the text are recognised, none are added",
+       "JSON strings to lists of token ids; special tokens in the text are recognized, and none are added",
        {"tokenizer", "special"},
        MakeEncode},
       {"decode", "lists of token ids to JSON strings", {"tokenizer", "skip-special"}, MakeDecode},
       {"parse",
-       "model outputs (JSON strings, or objects with text, tools and prefill) to OpenAI's assistant messages",
+       "model outputs (JSON strings, or objects with text, tools, and prefill) to OpenAI's assistant messages",
        {"format"},
        [](const TextArgs& args) -> absl::StatusOr<TextLine> { return MakeTextParse(args.format); }},
       {"render",

@@ -43,7 +43,7 @@ absl::Status ReadField(std::string_view key, const json::value& value, Input& in
   }
   if (key != "text" && key != "prefill" && key != "calls") {
     return absl::InvalidArgumentError(
-        absl::StrCat("unknown field '", base::View(key), "'; known are text, tools, prefill and calls"));
+        absl::StrCat("unknown field '", base::View(key), "'; known fields are text, tools, prefill, and calls"));
   }
   if (!value.is_string()) return absl::InvalidArgumentError(absl::StrCat("'", base::View(key), "' must be a string"));
   const std::string_view text = value.get_string();
@@ -56,7 +56,7 @@ absl::Status ReadField(std::string_view key, const json::value& value, Input& in
                   : text == "streamed" ? text::CallMode::kStreamed
                                        : text::CallMode::kText;
   } else {
-    return absl::InvalidArgumentError("'calls' must be \"whole\", \"streamed\" or \"text\"");
+    return absl::InvalidArgumentError("'calls' must be \"whole\", \"streamed\", or \"text\"");
   }
   return absl::OkStatus();
 }

@@ -107,7 +107,7 @@ class Exporter {
   absl::StatusOr<Counts> Finish() {
     out_.close();
     if (out_) return counts_;
-    return absl::UnavailableError(absl::StrCat("'", args_.out, "' could not be written whole: is the disk full?"));
+    return absl::UnavailableError(absl::StrCat("'", args_.out, "' could not be written completely: is the disk full?"));
   }
 
  private:
@@ -208,7 +208,7 @@ absl::StatusOr<int> ExportOrError(const ExportArgs& args) {
     return absl::InvalidArgumentError("--shortest and --recall work only with --as sft");
   }
   if (args.shortest && !args.recall.empty()) {
-    return absl::InvalidArgumentError("give either --shortest or --recall");
+    return absl::InvalidArgumentError("use either --shortest or --recall, not both");
   }
   Progress progress("export");
   progress.Show("reading the run");
@@ -233,11 +233,13 @@ absl::StatusOr<int> ExportOrError(const ExportArgs& args) {
                                   : "rows",
               args.out.c_str());
   if (counts.forked > 0) {
-    std::printf("%ld episodes are in no pair: their histories forked, and a pair is two answers to one prompt\n",
-                static_cast<long>(counts.forked));
+    std::printf(
+        "%ld episodes are in no pair, because their histories forked, and a pair needs two answers to the same "
+        "prompt\n",
+        static_cast<long>(counts.forked));
   }
   if (counts.written > 0) return 0;
-  return absl::NotFoundError("nothing was exported: no episode, or no pair, met the conditions");
+  return absl::NotFoundError("nothing was exported: no episode or pair met the conditions; see --above");
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ absl::Status ReadRewards(const std::string& text, EpisodeFilter& filter) {
                     (high.empty() || absl::SimpleAtod(high, &filter.max_reward)) && low.size() + high.size() > 0;
   if (read) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("--reward '", text, "': a number or LOW:HIGH is expected, such as 0.5: for 0.5 and more"));
+      absl::StrCat("--reward '", text, "': it must be a number or LOW:HIGH, such as 0.5: for 0.5 and more"));
 }
 
 // Returns the training groups used in the step.
@@ -118,7 +118,7 @@ absl::StatusOr<int> List(const OpenRun& run, const InspectArgs& args) {
   }
   const bool filtered = !args.reward.empty() || !args.domain.empty() || !args.scaffold.empty() || args.step.has_value();
   if (shown == 0) {
-    std::printf("%s\n", filtered ? "no stored episode is so"
+    std::printf("%s\n", filtered ? "no stored episode matches"
                                  : "no episodes are stored (datapool.keep_steps sets how long they are kept)");
   }
   return 0;
@@ -158,7 +158,7 @@ absl::StatusOr<int> PrintRecords(const OpenRun& run, const InspectArgs& args) {
     std::printf("%s\n", text.c_str());
   }
   if (!left_out.empty()) {
-    std::fprintf(stderr, "inspect: --limit %d leaves out older episodes (%s); --limit 0 prints all\n", limit,
+    std::fprintf(stderr, "inspect: --limit %d omits older episodes (%s); use --limit 0 to print all\n", limit,
                  left_out.c_str());
   }
   return 0;

@@ -34,8 +34,8 @@ absl::StatusOr<std::unique_ptr<ReadRun>> ReadFolder(const std::string& folder, P
   if (run->stored.no_pool.empty()) INGOT_RETURN_IF_ERROR(run->journal.Refresh(*run->stored.pool));
   if (const int64_t broken = run->rows->broken(); broken > 0) {
     progress.Clear();
-    std::fprintf(stderr, "%s/metrics.jsonl: %ld rows cannot be read and are left out\n",
-                 base::Printable(folder).c_str(), static_cast<long>(broken));
+    std::fprintf(stderr, "%s/metrics.jsonl: %ld rows cannot be read and are skipped\n", base::Printable(folder).c_str(),
+                 static_cast<long>(broken));
   }
   run->warm_start = std::make_unique<view::Rows>(folder + "/warm_start/metrics.jsonl");
   INGOT_RETURN_IF_ERROR(run->warm_start->Refresh());

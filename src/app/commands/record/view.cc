@@ -57,7 +57,8 @@ absl::Status ViewOrError(const ViewArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<RunPage> page,
                          many ? RunPage::OfRuns(args.run_dir, options) : RunPage::OfFolder(args.run_dir, options));
   reading.reset();
-  std::printf("%s\nthe link opens the page once; Enter prints another, Ctrl-C ends\n", page->NewLink().c_str());
+  std::printf("%s\nthe link opens the page once; press Enter for another link, or Ctrl-C to stop\n",
+              page->NewLink().c_str());
   std::fflush(stdout);
   while (!StopFlag()) {
     if (LineEntered(std::chrono::milliseconds(200))) std::printf("%s\n", page->NewLink().c_str());

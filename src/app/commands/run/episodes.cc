@@ -31,11 +31,13 @@ absl::Status NotServed(const EpisodesArgs& args, const RunConfig& config, const 
     return absl::UnavailableError(absl::StrCat("the run in ", args.run_dir, " is not running", more));
   }
   if (config.tasks.empty()) {
-    return absl::UnavailableError(absl::StrCat("the run in ", args.run_dir, " is supervised: it has no episodes"));
+    return absl::UnavailableError(
+        absl::StrCat("the run in ", args.run_dir, " is supervised training, which has no episodes"));
   }
-  return absl::UnavailableError(absl::StrCat(
-      "the run in ", args.run_dir,
-      " does not answer: it may be starting, or another machine drives it (ask there): ", silent.message()));
+  return absl::UnavailableError(
+      absl::StrCat("the run in ", args.run_dir,
+                   " does not respond: it may be starting, or another machine drives it (use this command there): ",
+                   silent.message()));
 }
 
 // Returns the response of the run's process, or the reason why there is none.
@@ -88,7 +90,7 @@ absl::Status ListOrError(const EpisodesArgs& args) {
   if (silent == nullptr || !silent->is_array() || silent->get_array().empty()) return absl::OkStatus();
   const value& first = silent->get_array().front();
   return absl::UnavailableError(absl::StrCat(
-      silent->get_array().size(), " gateways do not answer, so their episodes are missing; the first: ",
+      silent->get_array().size(), " gateways do not respond, so their episodes are missing; the first error: ",
       first.is_string() ? base::Printable(std::string(first.get_string()), {.max_bytes = 200}) : "unknown"));
 }
 
@@ -105,7 +107,7 @@ absl::StatusOr<std::string> KeyFor(const EpisodesArgs& args, const RunConfig& co
 absl::Status EndOrError(const EpisodesArgs& args) {
   if (args.ids.empty() && !args.all) {
     return absl::InvalidArgumentError(
-        absl::StrCat("name episodes, or --all; `ingot episodes list ", args.run_dir, "` lists them"));
+        absl::StrCat("name episodes, or use --all; `ingot episodes list ", args.run_dir, "` lists them"));
   }
   INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadStoredConfig(args.run_dir));
   INGOT_ASSIGN_OR_RETURN(const std::string key, KeyFor(args, *loaded.config));

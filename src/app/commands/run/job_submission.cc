@@ -53,9 +53,9 @@ absl::Status PutReplacedBack(const absl::Status& failed, RunLauncher& launcher, 
   if (back.ok()) return failed;  // the destructor of `dir` restores it
   return absl::Status(
       failed.code(),
-      absl::StrCat(failed.message(), "; the run that the job was to replace is kept in ", dir.replaced(),
+      absl::StrCat(failed.message(), "; the run that the job would have replaced is kept in ", dir.replaced(),
                    ", because part of the job may exist (", back.message(),
-                   "): once it is gone, the next `ingot launch` puts the run back, unless the new run has begun"));
+                   "): once the job is gone, the next `ingot launch` restores the run, unless the new run has begun"));
 }
 
 }  // namespace
@@ -88,7 +88,7 @@ absl::Status SubmitJob(const RunArgs& args, const LoadedConfig& loaded, const Te
   if (!started.ok()) return PutReplacedBack(started, *job.launcher, dir);
   std::printf("%s: submitted; the nodes' output is in %s/logs\n", config.name.c_str(), FolderOf(config).c_str());
   if (const absl::Status dropped = dir.DropReplaced(); !dropped.ok()) {
-    PrintLine(config, absl::StrCat("the replaced run is not removed: ", dropped.message()));
+    PrintLine(config, absl::StrCat("the replaced run could not be removed: ", dropped.message()));
   }
   return absl::OkStatus();
 }

@@ -32,7 +32,7 @@ absl::StatusOr<int> NodeNumber(int given) {
     int number = 0;
     if (absl::SimpleAtoi(text, &number) && number >= 0) return number;
     return absl::InvalidArgumentError(
-        absl::StrCat(variable, " is '", text, "': a number from 0 is expected; or give --node"));
+        absl::StrCat(variable, " is '", text, "': it must be a number from 0; or use --node"));
   }
   return 0;
 }

@@ -61,7 +61,7 @@ absl::StatusOr<std::string> NodeAddresses::Find(const std::string& name, const s
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
   }
-  return absl::CancelledError(absl::StrCat("stopped before ", who, " was there"));
+  return absl::CancelledError(absl::StrCat("stopped while waiting for ", who, ""));
 }
 
 }  // namespace ingot::app

@@ -31,7 +31,7 @@ namespace {
 std::string DescribeNoRun(const LoadedConfig& loaded, const RunArgs& args, const std::string& more = "") {
   const RunConfig& config = *loaded.config;
   const std::string folder = FolderOf(config);
-  const std::string none = absl::StrCat("none of the roles of run '", config.name, "' answers: ");
+  const std::string none = absl::StrCat("no role of run '", config.name, "' responds: ");
   if (config.cluster.launcher != LauncherKind::kLocal && CheckNodes(config).ok()) {
     const absl::StatusOr<std::string> present = PlanJob(loaded, "").launcher->Present();
     if (present.ok() && !present->empty()) return absl::StrCat(none, *present, more);
@@ -47,10 +47,9 @@ std::string DescribeNoRun(const LoadedConfig& loaded, const RunArgs& args, const
     return absl::StrCat(none, "no process holds ", folder, "; `", CommandIn(folder, CommandOf("launch", args)),
                         " --resume` continues the run", more);
   }
-  return absl::StrCat(
-      none, "a process holds ", folder,
-      ", but its roles have no separate processes (ingot train) or are about to start; its terminal and ", folder,
-      "/logs show its state", more);
+  return absl::StrCat(none, "a process holds ", folder,
+                      ", but its roles share one process (ingot train) or are about to start; see its terminal and ",
+                      folder, "/logs", more);
 }
 
 absl::StatusOr<LaunchedStatus> StatusOrError(const RunArgs& args, bool json) {
@@ -94,7 +93,7 @@ absl::StatusOr<LaunchedStatus> StatusOrError(const RunArgs& args, bool json) {
   if (launched.ok()) return *launched;
   if (absl::IsDeadlineExceeded(launched.status())) return launched.status();
   return absl::UnavailableError(
-      DescribeNoRun(loaded, args, "; to reach roles that were started by hand, set cluster.token_file"));
+      DescribeNoRun(loaded, args, "; to reach roles that you started yourself, set cluster.token_file"));
 }
 
 }  // namespace

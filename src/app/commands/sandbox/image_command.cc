@@ -109,7 +109,7 @@ absl::StatusOr<std::vector<StoredImage>> Chosen(const ImageArgs& args, const std
       const auto is_same = [&](const StoredImage& other) { return other.digest == image.digest; };
       if (std::none_of(chosen.begin(), chosen.end(), is_same)) chosen.push_back(image);
     }
-    if (!found) return absl::NotFoundError(absl::StrCat("no image is named '", name, "'; --list shows all images"));
+    if (!found) return absl::NotFoundError(absl::StrCat("there is no image '", name, "'; --list shows all images"));
   }
   return chosen;
 }
@@ -150,7 +150,7 @@ int RunImage(const ImageArgs& args, std::ostream& out, std::ostream& errors) {
   const int asked = (args.source.empty() ? 0 : 1) + (args.list ? 1 : 0) + (args.remove.empty() ? 0 : 1) +
                     (args.prune_days >= 0 ? 1 : 0);
   if (asked != 1) {
-    errors << "ingot image: give one of SOURCE, --list, --remove and --prune\n";
+    errors << "ingot image: give exactly one of SOURCE, --list, --remove, and --prune\n";
     return 2;
   }
   if (!args.source.empty()) return Unpack(args, out, errors);

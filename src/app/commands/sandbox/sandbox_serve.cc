@@ -27,21 +27,22 @@ namespace {
 // Returns an empty path if clients need no key.
 absl::StatusOr<std::string> KeyFileOf(const SandboxServeArgs& args) {
   if (!args.no_key) return args.key_file.empty() ? DefaultKeyFile() : args.key_file;
-  if (!args.key_file.empty()) return absl::InvalidArgumentError("give either --key-file or --no-key");
+  if (!args.key_file.empty()) return absl::InvalidArgumentError("use either --key-file or --no-key, not both");
   if (args.http.host.starts_with("127.") || args.http.host == "::1") return std::string();
-  return absl::InvalidArgumentError(absl::StrCat("--no-key: the address ", args.http.host,
-                                                 " is reached from other machines, and this service executes code"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("--no-key: the address ", args.http.host,
+                   " can be reached from other machines, and this service executes code: use --key-file"));
 }
 
 absl::Status Unmade(const std::string& path, const std::string& why) {
   return absl::UnavailableError(
-      absl::StrCat("cannot make the file of the key, ", path, ": ", why, "; name another one in --key-file"));
+      absl::StrCat("cannot create the key file ", path, ": ", why, "; name another file with --key-file"));
 }
 
 absl::Status Serve(const SandboxServeArgs& args) {
   if (args.slots < 1 || args.sessions < 0 || args.session_idle_s <= 0 || args.session_memory_mib < 1) {
     return absl::InvalidArgumentError(
-        "--slots and --session-memory must be at least 1, --sessions at least 0, --session-idle above 0");
+        "--slots and --session-memory must be at least 1, --sessions at least 0, and --session-idle above 0");
   }
   execution::ServiceOptions options;
   options.slots = args.slots;
@@ -68,9 +69,9 @@ absl::Status Serve(const SandboxServeArgs& args) {
   server->Serve();
   HandleSignals();
   if (key_file.empty()) {
-    std::printf("sandbox: clients need no key: anyone who reaches the address can execute code\n");
+    std::printf("sandbox: clients need no key, so anyone who can reach the address can execute code\n");
   } else {
-    std::printf("sandbox: clients show the key in %s, as Authorization: Bearer or X-API-Key\n", key_file.c_str());
+    std::printf("sandbox: clients send the key in %s as Authorization: Bearer or X-API-Key\n", key_file.c_str());
   }
   std::printf("sandbox: listening on %s\n", server->url().c_str());
   std::fflush(stdout);
@@ -89,8 +90,7 @@ absl::StatusOr<std::string> DefaultKeyFile() {
   const char* const home = std::getenv("HOME");
   if (state != nullptr && *state == '/') return absl::StrCat(state, "/ingot/sandbox.key");
   if (home != nullptr && *home == '/') return absl::StrCat(home, "/.local/state/ingot/sandbox.key");
-  return absl::FailedPreconditionError(
-      "HOME is not set, so there is no default key file: give --key-file, or --no-key");
+  return absl::FailedPreconditionError("HOME is not set, so there is no default key file: use --key-file or --no-key");
 }
 
 absl::StatusOr<std::string> ReadOrMakeKey(const std::string& path) {
