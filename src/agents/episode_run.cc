@@ -291,7 +291,7 @@ class EpisodeRunner {
 
   // The agent's files prevent the verifier from judging, and a second attempt would only repeat that.
   std::optional<Trouble> Unjudgeable(const absl::Status& why) {
-    const std::string what = absl::StrCat("the files that the agent left cannot be judged: ", Message(why));
+    const std::string what = absl::StrCat("the agent's files cannot be verified: ", Message(why));
     if (recipe_.options.on_crash == "fail") return Trouble{"crash", what};
     report_.signals["agent/crash"] = 1;
     report_.has_reward = true;
@@ -368,7 +368,7 @@ class EpisodeRunner {
       const auto command = MakeCommand(step);
       const auto outcome = command.ok() ? sandbox_->Run(*command, limits, nullptr) : command.status();
       if (!outcome.ok() || !outcome->ok()) {
-        INGOT_LOG(warn, "clean-up of episode {}: {}", episode_.episode_id(),
+        INGOT_LOG(warn, "cleanup of episode {}: {}", episode_.episode_id(),
                   outcome.ok() ? sandbox::Describe(*outcome, limits) + DescribeExitOutput("stderr", outcome->err)
                                : Message(outcome.status()));
       }

@@ -58,7 +58,7 @@ absl::Status AwaitAnswer(const StartedMcpServer& server, const sandbox::Companio
     if (IsGoneAfterPause(companion)) return absl::InternalError("its program has ended");
     if (Steady::now() >= deadline) {
       return absl::DeadlineExceededError(
-          absl::StrCat("no answer within ", server.start_timeout_s, " s: ", answered.message()));
+          absl::StrCat("no response within ", server.start_timeout_s, " s: ", answered.message()));
     }
   }
 }
@@ -92,7 +92,9 @@ absl::Status CheckServersReach(const RecipeOptions& recipe, const sandbox::Probe
     }
     if (probe_result.landlock > 0) {
       return absl::FailedPreconditionError(absl::StrCat(
-          who, " has an address that sandboxes cannot reach at this isolation level; use namespaces or process", have));
+          who,
+          " has an address that sandboxes cannot reach at this isolation level; use the level namespaces or process",
+          have));
     }
   }
   return absl::OkStatus();

@@ -24,7 +24,7 @@ std::string MissingFilesHint(std::string_view reason) {
   if (says("sandbox.visible")) return "";  // its own message explains it
   // A shell exits with 126 if a program cannot be executed and with 127 if it is missing.
   if (!says("exited with 126") && !says("exited with 127") && !says("No such file")) return "";
-  return "; sandboxes see only programs and the work folder; sandbox.visible: [FOLDER] shows more "
+  return "; sandboxes contain only programs and the work folder; to show more, set sandbox.visible: [FOLDER] "
          "(docs/guide/sandbox.md)";
 }
 

@@ -175,7 +175,8 @@ class GrpcEpisodes final : public Episodes {
 
 absl::Status GrpcEpisodesOptions::Validate() const {
   if (timeout_s > 0 && timeout_s <= 1e6) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("timeout_s is ", timeout_s, ": seconds above 0 (and at most 1e6)"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("timeout_s is ", timeout_s, ": it must be above 0 and at most 1e6 seconds"));
 }
 
 std::unique_ptr<Episodes> MakeGrpcEpisodes(std::vector<v1::RoleChannel> channels, const GrpcEpisodesOptions& options) {

@@ -122,9 +122,9 @@ absl::Status CheckDomains(const RunnerOptions& options, const TaskSet& set) {
     if (!seen.insert(task.domain()).second) continue;
     const auto takes = [&](const RecipeOptions& each) { return TakesDomain(options.recipes, each, task.domain()); };
     if (std::any_of(options.recipes.begin(), options.recipes.end(), takes)) continue;
-    return absl::InvalidArgumentError(absl::StrCat(set.name, ": no recipe is for the domain '",
-                                                   base::DomainOf(task.domain()), "' of task '", task.task_id(),
-                                                   "': name it in a recipe's `domains`, or give one recipe none"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(set.name, ": no recipe is for the domain '", base::DomainOf(task.domain()), "' of task '",
+                     task.task_id(), "': add it to a recipe's `domains`, or leave one recipe's `domains` empty"));
   }
   return absl::OkStatus();
 }
@@ -165,7 +165,7 @@ class Programs {
     if (!later) return missing;
     if (MayBeMade(command)) return absl::OkStatus();  // in the episode's own folder, which is created for it
     if (!has_setup_) return missing;
-    warnings_.push_back(absl::StrCat(missing.message(), ", unless an earlier command of the recipe makes it"));
+    warnings_.push_back(absl::StrCat(missing.message(), ", unless an earlier command in the recipe creates it"));
     return absl::OkStatus();
   }
 
@@ -264,10 +264,9 @@ absl::StatusOr<std::vector<std::string>> PreflightEpisode(const Recipe& recipe, 
 void WarnOfNoExec(const RunnerOptions& options, std::vector<std::string>& warnings) {
   struct statvfs info;
   if (statvfs(options.work_root.c_str(), &info) != 0 || (info.f_flag & ST_NOEXEC) == 0) return;
-  warnings.push_back(
-      absl::StrCat("agents.work_root is ", options.work_root,
-                   ", on a file system that runs no programs (noexec): agents cannot execute files in their "
-                   "work folder; choose another folder if they must"));
+  warnings.push_back(absl::StrCat("agents.work_root is ", options.work_root,
+                                  ", on a file system that does not allow programs (noexec), so agents cannot execute "
+                                  "files in their work folder; choose another folder if they need to"));
 }
 
 absl::StatusOr<WorkDir> MakeFolder(const RunnerOptions& options) {

@@ -126,7 +126,7 @@ absl::Status Runner::Stop() {
   changed_.SignalAll();
   if (AwaitSlots(clock_.Now() + base::FromSeconds(options_.stop_timeout_s))) return absl::OkStatus();
   return absl::DeadlineExceededError(absl::StrCat(live_slots_, " agent slots have not ended ", options_.stop_timeout_s,
-                                                  " s after the stop: they wait for the gateway"));
+                                                  " s after the stop, because they are waiting for the gateway"));
 }
 
 bool Runner::WaitDone(nanoseconds timeout) {
@@ -240,7 +240,7 @@ bool Runner::Admitted(Opening& opening, const absl::StatusOr<v1::EpisodeOpenResp
   NoteGateway(rejected ? absl::OkStatus() : status);
   rejected ? tally_.CountRejected() : tally_.CountOpenError();
   if (!rejected && status.code() != last_open_error_) {
-    INGOT_LOG(warn, "cannot open an episode, trying again: {}", status.ToString());
+    INGOT_LOG(warn, "cannot open an episode; retrying: {}", status.ToString());
   }
   last_open_error_ = status.code();
   return false;

@@ -8,10 +8,12 @@ namespace ingot::agents {
 struct RunnerTally::Series {
   explicit Series(base::Metrics& metrics) : metrics(metrics) {}
   base::Metrics& metrics;
-  base::Gauge& running = metrics.GetGauge("agents/running", "Episodes open now");
+  base::Gauge& running = metrics.GetGauge("agents/running", "Open episodes");
   base::Counter& opened = metrics.GetCounter("agents/opened", "Episodes opened");
-  base::Counter& rejected = metrics.GetCounter("agents/rejected", "Admissions rejected for lack of capacity");
-  base::Counter& open_errors = metrics.GetCounter("agents/open_errors", "Admissions that failed otherwise");
+  base::Counter& rejected =
+      metrics.GetCounter("agents/rejected", "Requests for episodes that were rejected for lack of capacity");
+  base::Counter& open_errors =
+      metrics.GetCounter("agents/open_errors", "Requests for episodes that failed for other reasons");
   base::Counter& cpu_s = metrics.GetCounter("agents/cpu_seconds", "CPU time of agents");
 
   void Ended(const std::string& scaffold, const EpisodeReport& report) {

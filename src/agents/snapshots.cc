@@ -116,7 +116,7 @@ void Snapshots::PostFilesOf(const v1::NextSnapshotResponse& request) {
   }
   v1::SnapshotFilesPart busy;
   busy.set_transfer_id(request.transfer_id());
-  busy.set_error(absl::StrCat("the runner sends files to ", kFileSenders, " readers: try again later"));
+  busy.set_error(absl::StrCat("the runner sends files to ", kFileSenders, " readers, its limit: try again later"));
   const absl::Status ignored = episodes_.SendSnapshotFiles(busy);  // if the request is still pending, it is resent
 }
 

@@ -97,8 +97,8 @@ absl::Status Schema::LoadText(const std::string& text, const std::string& file_n
         absl::StrCat(file_name, ":", error.mark.line + 1, ": malformed YAML: ", Shown(error.msg)));
   }
   if (documents.size() > 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(Place(file_name, documents[1]), ": a second YAML document begins: a file holds one"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        Place(file_name, documents[1]), ": a second YAML document begins here, but a file must contain only one"));
   }
   if (documents.empty()) return absl::OkStatus();
   const YAML::Node& root = documents[0];

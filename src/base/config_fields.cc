@@ -119,10 +119,10 @@ absl::StatusOr<json::value> WordValue(const std::string& word) {
   if (!value.ok()) {
     if (!IsOddBool(word)) return json::value(word);
     return absl::InvalidArgumentError(
-        absl::StrCat("'", word, "' is neither true nor false: write true or false, or \"", word, "\" for the text"));
+        absl::StrCat("'", word, "' is neither true nor false: use true or false, or \"", word, "\" for the string"));
   }
   if (value->is_bool() || value->is_number() || value->is_string()) return value;
-  return absl::InvalidArgumentError(absl::StrCat("expected a bool, a number or a text, got ", Shown(word)));
+  return absl::InvalidArgumentError(absl::StrCat("expected a bool, a number, or a string, but got ", Shown(word)));
 }
 
 Schema::Entry& Schema::AddField(const std::string& key, const std::string& type, const std::string& doc,
@@ -304,11 +304,11 @@ void Schema::Field(const std::string& key, std::string* one, std::map<std::strin
 
 void Schema::Field(const std::string& key, json::object* field, const std::string& doc) {
   auto set = [field](const YAML::Node& node) -> absl::Status {
-    if (!node.IsMap()) return Expected("a mapping of bools, numbers and texts", node);
+    if (!node.IsMap()) return Expected("a mapping of bools, numbers, and strings", node);
     json::object values;
     for (const auto& item : node) {
       if (!item.first.IsScalar() || !item.second.IsScalar()) {
-        return Expected("a mapping of bools, numbers and texts", node);
+        return Expected("a mapping of bools, numbers, and strings", node);
       }
       const std::string& name = item.first.Scalar();
       absl::StatusOr<json::value> value = json::value(item.second.Scalar());

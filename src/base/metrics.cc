@@ -87,7 +87,7 @@ Metrics::FamilyInfo& Metrics::FamilyOf(Kind kind, std::string name, std::string_
     if (it->second.kind == kind) return it->second;
     std::string marked = name + "_conflict";
     if (!families_.contains(marked)) {
-      INGOT_LOG(warn, "metric {} is already of another kind; this one is exported as {}", name, marked);
+      INGOT_LOG(warn, "metric {} already exists with another type; this one is exported as {}", name, marked);
     }
     name = std::move(marked);
   }
@@ -129,8 +129,8 @@ T& Metrics::Series(Kind kind, std::string_view name, std::string_view help, cons
   info.series += family.Has(bounded) ? 0 : 1;
   T& series = family.Add(bounded, args...);
   if (over.empty()) return series;
-  FamilyInfo& counts =
-      FamilyOf<Counter>(Kind::kCounter, kOtherTotal, "Look-ups of series by a value that is counted as other.");
+  FamilyInfo& counts = FamilyOf<Counter>(Kind::kCounter, kOtherTotal,
+                                         "Lookups of a series with a label value that is counted as \"other\".");
   for (const std::string& label : over) {
     const prometheus::Labels of = {{"metric", family.GetName()}, {"label", label}};
     static_cast<prometheus::Family<Counter>*>(counts.family)->Add(of).Increment();

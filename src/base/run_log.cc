@@ -43,7 +43,7 @@ OldLines LinesToKeep(std::string_view text, const RunLogOptions& options, const 
   while (!text.empty()) {
     const size_t end = text.find('\n');
     if (end == std::string_view::npos) {
-      INGOT_LOG(info, "{}: cut its last line, which was half written when the run ended", path);
+      INGOT_LOG(info, "{}: removed its last line, which was incomplete when the run ended", path);
       break;
     }
     const std::string_view line = text.substr(0, end);
@@ -60,7 +60,7 @@ OldLines LinesToKeep(std::string_view text, const RunLogOptions& options, const 
     kept.text.append(line).push_back('\n');
     if (ahead) kept.ahead.push_back(value->get_object());
   }
-  if (broken > 0) INGOT_LOG(warn, "{}: cut {} line(s) that are not a JSON object with a step", path, broken);
+  if (broken > 0) INGOT_LOG(warn, "{}: removed {} line(s) that are not a JSON object with a step", path, broken);
   return kept;
 }
 
@@ -81,7 +81,7 @@ absl::StatusOr<std::vector<json::object>> CutForResume(const RunLogOptions& opti
   if (options.resume_step < 0) {
     if (text.empty()) return std::vector<json::object>();
     return absl::FailedPreconditionError(
-        absl::StrCat(path, " already holds a run's metrics: resume that run, or choose another folder"));
+        absl::StrCat(path, " already contains a run's metrics: resume that run, or choose another folder"));
   }
   OldLines kept = LinesToKeep(text, options, path);
   if (kept.text.empty()) report_loss("has no line of an earlier step");
@@ -152,7 +152,7 @@ absl::StatusOr<std::unique_ptr<RunLog>> RunLog::Open(const RunLogOptions& option
   std::error_code error;
   std::filesystem::create_directories(options.directory, error);
   if (error) {
-    return absl::UnavailableError(absl::StrCat("cannot make folder ", options.directory, ": ", error.message()));
+    return absl::UnavailableError(absl::StrCat("cannot create folder ", options.directory, ": ", error.message()));
   }
   const std::string path = options.directory + "/metrics.jsonl";
   INGOT_ASSIGN_OR_RETURN(const std::vector<json::object> ahead, CutForResume(options, path));
@@ -187,7 +187,7 @@ absl::Status RunLog::Write(int64_t step, const json::object& fields) {
   absl::Status written = Retried(WriteAll(fd_, text, path_));
   if (written.ok() && fsync(fd_) != 0) written = IoError("fsync", path_);
   if (!written.ok()) {
-    if (start < 0 || ftruncate(fd_, start) != 0) return Annotate(written, "the log now ends in half a line");
+    if (start < 0 || ftruncate(fd_, start) != 0) return Annotate(written, "the log now ends with an incomplete line");
     return written;
   }
   if (metrics_ != nullptr) {
@@ -206,7 +206,8 @@ absl::Status RunLog::Write(int64_t step, const json::object& fields) {
     const TagBound::BoundedScalars tagged = tags_.Bound(scalars);
     if (tagged.others > 0 && metrics_ != nullptr) {
       metrics_
-          ->GetCounter("ingot_tensorboard_tags_other_total", "Numbers of metrics.jsonl that TensorBoard has as other.")
+          ->GetCounter("ingot_tensorboard_tags_other_total",
+                       "Numbers in metrics.jsonl that TensorBoard shows as \"other\".")
           .Increment(static_cast<double>(tagged.others));
     }
     if (const absl::Status status = events_->WriteScalars(step, tagged.scalars); !status.ok()) {

@@ -31,7 +31,7 @@ absl::StatusOr<std::string> ReadSecret(const std::string& path) {
   struct stat what{};
   if (fstat(file->get(), &what) != 0) return reject(absl::StrCat("cannot be read: ", std::strerror(errno)));
   if ((what.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-    return reject(absl::StrCat("is open to other users of this machine: `chmod 600 ", path, "`"));
+    return reject(absl::StrCat("can be read by other users of this machine: run `chmod 600 ", path, "`"));
   }
   const auto text = ReadOpenFile(*file, path, kLongest);
   if (!text.ok()) return absl::InvalidArgumentError(text.status().message());
@@ -39,8 +39,8 @@ absl::StatusOr<std::string> ReadSecret(const std::string& path) {
   const std::string word =
       begin == std::string::npos ? "" : text->substr(begin, text->find_last_not_of(kSpace) + 1 - begin);
   if (IsSecret(word)) return word;
-  return reject(absl::StrCat("must hold one word of ", kShortest, " to ", kLongest,
-                             " printable ASCII characters, e.g. of `openssl rand -hex 32`"));
+  return reject(absl::StrCat("must contain one word of ", kShortest, " to ", kLongest,
+                             " printable ASCII characters, such as the output of `openssl rand -hex 32`"));
 }
 
 std::string WithoutKey(const std::string& text, const std::string& key) {

@@ -72,7 +72,7 @@ absl::StatusOr<std::unique_ptr<TfEventsWriter>> TfEventsWriter::Create(const std
                                                                        const Clock& clock) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
-  if (error) return absl::UnavailableError(absl::StrCat("cannot make folder ", directory, ": ", error.message()));
+  if (error) return absl::UnavailableError(absl::StrCat("cannot create folder ", directory, ": ", error.message()));
   char host[256] = "localhost";
   gethostname(host, sizeof(host) - 1);
   const int64_t seconds = clock.UnixNanos() / 1'000'000'000;
@@ -128,7 +128,7 @@ absl::Status TfEventsWriter::WriteRecord(std::string_view data) {
     if (n <= 0) {
       const std::string cause = std::strerror(errno);
       if (start >= 0 && ftruncate(fd_, start) != 0) {
-        return absl::DataLossError(absl::StrCat(path_, " now ends in half a record: ", cause));
+        return absl::DataLossError(absl::StrCat(path_, " now ends with an incomplete record: ", cause));
       }
       return absl::UnavailableError(absl::StrCat("cannot write ", path_, ": ", cause));
     }

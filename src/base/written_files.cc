@@ -50,10 +50,10 @@ bool IsOurs(const std::string& name, std::string_view text) {
 }
 
 absl::Status DamagedRecord(const std::string& path, std::string_view fault) {
-  return absl::DataLossError(absl::StrCat(
-      path, " is damaged: ", View(fault),
-      ". It has the checksums of the folder's files: copy the folder again, or use another checkpoint; without this "
-      "file the folder is loaded unchecked"));
+  return absl::DataLossError(
+      absl::StrCat(path, " is damaged: ", View(fault),
+                   ". It contains the checksums of the folder's files: copy the folder again, or use another "
+                   "checkpoint; if you remove this file, the folder is loaded unchecked"));
 }
 
 absl::StatusOr<WrittenFiles> ParseRecord(const std::string& folder, const std::string& name, const std::string& text) {
@@ -119,7 +119,7 @@ absl::StatusOr<uint64_t> HexField(const json::value& object, const std::string& 
   const json::value* const field = Find(object, key);
   uint64_t value = 0;
   if (field == nullptr || !field->is_string() || field->as_string().size() != 16) {
-    return absl::DataLossError(absl::StrCat("it lacks a checksum '", key, "'"));
+    return absl::DataLossError(absl::StrCat("it has no checksum '", key, "'"));
   }
   for (const char c : field->as_string()) {
     const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;

@@ -107,9 +107,9 @@ absl::Status AddContinued(Database::Batch& batch, const GroupSegments& segments,
 
 absl::Status MissingSegments(const v1::Call& call, const std::vector<std::string>& missing) {
   absl::Status status = absl::FailedPreconditionError(
-      absl::StrCat("call '", call.call_id(), "' names segment ", missing[0],
+      absl::StrCat("call '", call.call_id(), "' refers to segment ", missing[0],
                    missing.size() > 1 ? absl::StrCat(" and ", missing.size() - 1, " more") : "",
-                   " that its group does not hold: send the call again with ", missing.size() > 1 ? "them" : "it"));
+                   " that its group does not hold: resend the call with ", missing.size() > 1 ? "them" : "it"));
   status.SetPayload(kMissingSegments, absl::Cord(absl::StrJoin(missing, ",")));
   return status;
 }
@@ -122,7 +122,8 @@ absl::Status CheckPlace(Database::Batch& batch, const v1::Episode& episode, int3
   }
   INGOT_ASSIGN_OR_RETURN(const bool taken, batch.Has(kCalls, CallKey(episode.episode_id(), sequence)));
   if (!taken) return absl::OkStatus();
-  return absl::AlreadyExistsError(absl::StrCat(Describe(episode), " has another call with sequence ", sequence));
+  return absl::AlreadyExistsError(
+      absl::StrCat(Describe(episode), " already has another call with sequence ", sequence));
 }
 
 }  // namespace
@@ -154,7 +155,7 @@ absl::Status StageAppendCall(Database::Batch& batch, v1::PoolStatusResponse& cou
   if (stored_key.ok()) {
     INGOT_ASSIGN_OR_RETURN(const std::string stored, batch.Get(kCalls, *stored_key));
     if (stored == prepared.bytes) return absl::OkStatus();
-    return absl::AlreadyExistsError("call '" + call.call_id() + "' is in the pool with other content");
+    return absl::AlreadyExistsError("call '" + call.call_id() + "' is already in the pool with different content");
   }
   if (!absl::IsNotFound(stored_key.status())) return stored_key.status();
 

@@ -16,7 +16,7 @@ absl::Status CommitQueue::Run(const Mutation& mutation) {
   base::MutexLock lock(mu_);
   if (queue_.size() >= max_waiting_) {
     return base::WithRetryAfter(absl::ResourceExhaustedError(absl::StrCat(
-                                    max_waiting_, " mutations wait for the pool's disk already; send it again later")),
+                                    max_waiting_, " mutations are already waiting for the pool's disk; retry later")),
                                 kWaitMs);
   }
   queue_.push_back(&waiter);

@@ -41,27 +41,29 @@ struct Store::Impl {
 };
 
 void Bind(base::Schema& schema, StoreOptions& o) {
-  schema.Choice(
-      "backend", &o.backend, {"rocksdb", "postgres"},
-      "rocksdb: files in the run's folder, written by one process; postgres: a database that replicates itself");
+  schema.Choice("backend", &o.backend, {"rocksdb", "postgres"},
+                "where the pool is stored: rocksdb: in the run's folder, written by one process; postgres: in a "
+                "replicated PostgreSQL database");
   schema.Section("postgres", o.postgres);
-  schema.Field("shards", &o.shards, "databases the episodes are spread over; fixed when the pool is made",
+  schema.Field("shards", &o.shards, "number of databases that episodes are spread over; fixed when the pool is created",
                base::InRange(1, 256));
-  schema.Field("sync", &o.sync, "fsync before a write is acknowledged; false only for tests");
-  schema.Field("cache_bytes", &o.cache_bytes, "read cache of all shards, with the indexes of what is stored",
+  schema.Field("sync", &o.sync, "true: fsync before a write is acknowledged; false: only for tests");
+  schema.Field("cache_bytes", &o.cache_bytes, "size of the read cache for all shards, including their indexes",
                base::NotNegative());
-  schema.Field("write_buffer_bytes", &o.write_buffer_bytes, "of each shard", base::AtLeast(1 << 20));
-  schema.Field("max_call_bytes", &o.max_call_bytes, "size of one recorded call", base::Positive());
+  schema.Field("write_buffer_bytes", &o.write_buffer_bytes, "size of each shard's write buffer",
+               base::AtLeast(1 << 20));
+  schema.Field("max_call_bytes", &o.max_call_bytes, "maximum size of one recorded call", base::Positive());
   schema.Field("retry_after_error_s", &o.retry_after_error_s,
-               "least seconds between two attempts to recover from a failing disk", base::InRange(0, 86400));
-  schema.Field("max_waiting", &o.max_waiting, "writes that wait for an fsync, per shard; beyond: rejected",
+               "minimum seconds between attempts to recover from a disk failure", base::InRange(0, 86400));
+  schema.Field("max_waiting", &o.max_waiting,
+               "maximum number of writes waiting for an fsync, per shard; further writes are rejected",
                base::Positive());
 }
 
 absl::Status StoreOptions::Validate() const {
   INGOT_RETURN_IF_ERROR(base::CheckBounds(*this));
   if (backend == "postgres") INGOT_RETURN_IF_ERROR(base::Annotate(postgres.Validate(), "postgres"));
-  return path.empty() ? absl::InvalidArgumentError("path is empty: the pool needs a folder") : absl::OkStatus();
+  return path.empty() ? absl::InvalidArgumentError("path is empty: name a folder for the pool") : absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<Store>> Store::Open(const StoreOptions& options, int shard, const base::Clock& clock,

@@ -230,7 +230,7 @@ absl::Status ValidateFactBounds(const google::protobuf::Map<std::string, std::st
 absl::Status ValidateStoreReward(const v1::StoreRewardRequest& request) {
   INGOT_RETURN_IF_ERROR(ValidateId("episode_id", request.episode_id()));
   if (!request.has_reward() && request.signals().empty() && request.facts().empty() && request.call_rewards().empty()) {
-    return Invalid("neither reward nor signals nor facts nor call_rewards: there is nothing to add");
+    return Invalid("nothing to add: there is no reward, signal, fact, or call reward");
   }
   if (request.number() < 0) return Invalid(absl::StrCat("number is ", request.number(), ": must be >= 0"));
   INGOT_RETURN_IF_ERROR(ValidateRewards(request));
@@ -261,7 +261,8 @@ absl::Status ValidateTakeOverEpisode(const v1::TakeOverEpisodeRequest& request) 
   INGOT_RETURN_IF_ERROR(ValidateId("episode_id", request.episode_id()));
   INGOT_RETURN_IF_ERROR(ValidateId("gateway", request.gateway()));
   if (request.gateway_token() > 0) return absl::OkStatus();
-  return Invalid(absl::StrCat("gateway_token is ", request.gateway_token(), ": a taker's must be > 0"));
+  return Invalid(
+      absl::StrCat("gateway_token is ", request.gateway_token(), ": it must be > 0 to take over an episode"));
 }
 
 absl::Status ValidateStoreGrades(const v1::StoreGradesRequest& request) {

@@ -87,7 +87,7 @@ TEST_F(EpisodeSandboxesTest, AnImageThatTheTaskNamesElsewhereFailsWhetherItIsThe
 
 // A program of pyenv, say, is a shim that needs files elsewhere.
 TEST_F(EpisodeSandboxesTest, AFailureForWantOfAFileSaysHowToShowMore) {
-  const std::string hint = "sandbox.visible: [FOLDER] shows more";
+  const std::string hint = "to show more, set sandbox.visible: [FOLDER]";
   for (const char* script : {"exit 127", "exit 126", "cat /no-such-file >&2; exit 1"}) {
     auto ground = Ground(sandbox::IsolationLevel::kNamespaces);
     if (ground == nullptr) GTEST_SKIP() << "not granted";

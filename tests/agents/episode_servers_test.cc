@@ -97,7 +97,7 @@ TEST_F(EpisodeServersTest, AServerThatEndsOrIsSilentFailsTheEpisodeByName) {
   server_.start_timeout_s = 0.2;
   report = Run();
   EXPECT_EQ(report.cause, "mcp");
-  EXPECT_THAT(report.detail, HasSubstr("no answer within 0.2 s"));
+  EXPECT_THAT(report.detail, HasSubstr("no response within 0.2 s"));
   server_.command = {"/no/such/server"};
   report = Run();
   EXPECT_EQ(report.cause, "mcp");
@@ -131,7 +131,7 @@ TEST_F(EpisodeServersTest, AServiceRunsBesideTheAgentAndEndsWithIt) {
   recipe_.services[0].start_timeout_s = 1.5;
   report = Run();
   EXPECT_EQ(report.cause, "service");
-  EXPECT_THAT(report.detail, AllOf(HasSubstr("the service 'files' (/bin/sh) did not start: no answer within 1.5 s"),
+  EXPECT_THAT(report.detail, AllOf(HasSubstr("the service 'files' (/bin/sh) did not start: no response within 1.5 s"),
                                    HasSubstr("its output ends: loading")));
   sandbox::ProbeResult probe_result;
   EXPECT_THAT(std::string(CheckServersReach(recipe_, probe_result).message()),
@@ -182,7 +182,7 @@ TEST_F(EpisodeServersTest, AServerElsewhereThatNobodyReachesFailsTheEpisodeByNam
   server_.start_timeout_s = 0.2;
   const EpisodeReport report = Run();
   EXPECT_EQ(report.cause, "mcp");
-  EXPECT_THAT(report.detail, HasSubstr("the MCP server 'all' (127.0.0.1) did not start: no answer within 0.2 s"));
+  EXPECT_THAT(report.detail, HasSubstr("the MCP server 'all' (127.0.0.1) did not start: no response within 0.2 s"));
   EXPECT_THAT(report.detail, Not(HasSubstr("secret")));
 }
 
@@ -192,7 +192,7 @@ TEST_F(EpisodeServersTest, AServerElsewhereThatCannotBeAskedFailsTheEpisodeAtOnc
   const EpisodeReport report = Run();
   EXPECT_EQ(report.cause, "mcp");
   EXPECT_THAT(report.detail, HasSubstr("'X Key' is not a header name"));
-  EXPECT_THAT(report.detail, Not(HasSubstr("no answer within"))) << "it is not asked again";
+  EXPECT_THAT(report.detail, Not(HasSubstr("no response within"))) << "it is not asked again";
 }
 
 TEST_F(EpisodeServersTest, SandboxesThatCannotHaveAServerRejectTheRecipeByName) {

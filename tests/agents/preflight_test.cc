@@ -243,7 +243,7 @@ TEST_F(PreflightTest, ProgramsThatSetUpOrTheAgentMayMakeAreNotRejected) {
   EXPECT_THAT(Warnings(), IsEmpty());
   recipe().command = {"/opt/no-such/agent"};
   EXPECT_THAT(Warnings(), ElementsAre(AllOf(StartsWith("recipe 'a': command: "), HasSubstr("/opt/no-such/agent"),
-                                            HasSubstr("unless an earlier command of the recipe makes it"))));
+                                            HasSubstr("unless an earlier command in the recipe creates it"))));
   recipe().command = {"true"};
   recipe().setup.clear();
   recipe().verifier.kind = "command";

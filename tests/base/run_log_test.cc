@@ -187,7 +187,7 @@ TEST_F(RunLogTest, ResumeCutsRepeatedStepsAndBrokenLines) {
   MustOpen(Options(4));
   const std::string killed = ::testing::internal::GetCapturedStdout();
   EXPECT_NE(killed.find("[info]"), std::string::npos) << killed;
-  EXPECT_NE(killed.find("cut its last line, which was half written"), std::string::npos) << killed;
+  EXPECT_NE(killed.find("removed its last line, which was incomplete"), std::string::npos) << killed;
   EXPECT_EQ(killed.find("[warning]"), std::string::npos) << killed;
   EXPECT_EQ(killed.find("crash"), std::string::npos) << killed;
   Append("\n{\"step\": \n{\"step\": 5, \"x\"");  // an empty line, a broken one and half a line

@@ -56,7 +56,7 @@ class RepeatedExchange final : public http::Exchange, public std::enable_shared_
     if (post_([self = shared_from_this()] { self->Run(); })) return;
     {
       base::MutexLock lock(mu_);
-      reply_ = Problem(503, "too many requests at a time: try again later");
+      reply_ = Problem(503, "too many concurrent requests: try again later");
     }
     wake_();
   }

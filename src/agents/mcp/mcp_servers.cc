@@ -80,7 +80,7 @@ bool HasUser(std::string_view url) {
 // it.
 std::string UrlFault(const StartedMcpServer& server) {
   if (server.url.empty()) return "";
-  if (HasUser(server.url)) return "url names a user: put credentials into headers";
+  if (HasUser(server.url)) return "url contains a user name: put credentials in headers";
   const std::string shown = absl::StrCat("url ", server.url, " ");
   if (server.argv.empty()) {
     const bool is_http = server.url.starts_with("http://") || server.url.starts_with("https://");
@@ -254,7 +254,7 @@ absl::Status CheckMcpAnswer(const sandbox::Outcome& outcome, const sandbox::Limi
     absl::Status answer = CheckMcpMessage(std::string_view(line.data(), line.size()));
     if (!absl::IsNotFound(answer)) return answer;
   }
-  const std::string why = absl::StrCat("it did not answer and ", sandbox::Describe(outcome, limits));
+  const std::string why = absl::StrCat("it did not respond and ", sandbox::Describe(outcome, limits));
   return absl::InternalError(absl::StrCat(why, DescribeExitOutput("stderr", outcome.err)));
 }
 

@@ -51,10 +51,10 @@ absl::StatusOr<std::string> MissingCommits(PostgresConnection& connection, const
   for (size_t i = 0; i < shards.size(); ++i) {
     const PostgresCommits& shard = shards[i];
     if (numbers[i] >= shard.acknowledged) continue;
-    return absl::StrCat("PostgreSQL at ", connection.lead()->name(), " lacks acknowledged records of ", shard.table,
-                        ": it has ", numbers[i], " of this process's commits, and commit ", shard.acknowledged,
-                        " was acknowledged by ", shard.by,
-                        ". It is not used. Stop it, and promote a server that has them. To continue without them, end "
+    return absl::StrCat("PostgreSQL at ", connection.lead()->name(), " is missing acknowledged records of ",
+                        shard.table, ": it has ", numbers[i], " of this process's commits, and commit ",
+                        shard.acknowledged, " was acknowledged by ", shard.by,
+                        ". It is not used. Stop it, and promote a server that has them. To continue without them, stop "
                         "this process and start the run again");
   }
   return std::string();

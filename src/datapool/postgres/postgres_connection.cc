@@ -137,7 +137,7 @@ absl::Status PostgresConnection::AwaitResult(std::chrono::steady_clock::time_poi
       broken_ = true;
       const std::string error =
           absl::StrCat("PostgreSQL at ", host_, " did not answer within ", answer_timeout_.count() / 1000.0,
-                       " s: the server hangs, or a commit waits for a standby that is gone");
+                       " s: the server hangs, or a commit is waiting for a standby that is gone");
       // Other callers are waiting for the same server. This prevents them from timing out one after another.
       if (lead_ != nullptr) {
         lead_->hung = true;
@@ -203,7 +203,7 @@ absl::Status PostgresConnection::Commit() {
   if (warned_) {
     broken_ = true;
     return absl::UnavailableError(
-        absl::StrCat("PostgreSQL at ", host_, ": a standby did not acknowledge a commit: it may be lost"));
+        absl::StrCat("PostgreSQL at ", host_, ": a standby did not acknowledge a commit, which may be lost"));
   }
   return absl::OkStatus();
 }

@@ -89,9 +89,9 @@ class PostgresDatabase final : public Database {
                                             "current_user, current_database()"));
     if (rows.Value(0, 0) == "t") return absl::OkStatus();
     const std::string user(rows.Value(0, 1)), database(rows.Value(0, 2));
-    return absl::FailedPreconditionError(absl::StrCat("the user '", user, "' may not make a schema in the database '",
-                                                      database, "': grant create on database ", database, " to ",
-                                                      user));
+    return absl::FailedPreconditionError(absl::StrCat("the user '", user,
+                                                      "' is not allowed to create a schema in the database '", database,
+                                                      "': grant create on database ", database, " to ", user));
   }
 
   std::unique_ptr<Reader> Read() const override {
@@ -250,10 +250,10 @@ class PostgresDatabase final : public Database {
   absl::Status CheckOwner() {
     INGOT_ASSIGN_OR_RETURN(const std::string owner, Read()->Get(kMeta, "run"));
     if (owner == options_.run_id) return absl::OkStatus();
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the pool '", options_.name,
-        "' is another run's, or RUN/pool/run_id was lost: choose another datapool.postgres.name. A new run "
-        "with run.if_exists: replace deletes it"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("the pool '", options_.name,
+                     "' belongs to another run, or RUN/pool/run_id was lost: choose another datapool.postgres.name. A "
+                     "new run with run.if_exists: replace deletes the pool"));
   }
 
   // Checks that the pool belongs to this run, or assigns it to this run.
@@ -261,7 +261,7 @@ class PostgresDatabase final : public Database {
     const absl::Status owned = CheckOwner();
     if (owned.ok()) return absl::OkStatus();
     if (absl::IsFailedPrecondition(owned) && options_.replace) {
-      INGOT_LOG(warn, "the pool '{}' of another run is deleted, as run.if_exists says", options_.name);
+      INGOT_LOG(warn, "the pool '{}' of another run is deleted (run.if_exists: replace)", options_.name);
       INGOT_RETURN_IF_ERROR(
           writer_->Execute("drop schema " + PostgresConnection::Quoted(schema_) + " cascade").status());
       INGOT_RETURN_IF_ERROR(MakeTables());
@@ -298,24 +298,26 @@ class PostgresDatabase final : public Database {
 void Bind(base::Schema& schema, PostgresOptions& o) {
   schema.Field(
       "url", &o.url,
-      "connection string of libpq, such as 'host=a,b,c dbname=ingot user=ingot'; passwords come from PGPASSFILE");
+      "libpq connection string, such as 'host=a,b,c dbname=ingot user=ingot'; passwords are read from PGPASSFILE");
   schema.Field("name", &o.name,
-               "name of the pool in the database: its schema is ingot_NAME_SHARD; default: the run's name");
+               "the pool's name in the database, where its schemas are ingot_NAME_SHARD; default: the run's name");
   schema.Field("allow_single", &o.allow_single,
-               "accept a server without a synchronous standby: the death of its disk loses the run");
+               "accept a server without a synchronous standby, so that the run is lost if its disk fails");
   schema.Field("answer_timeout_s", &o.answer_timeout_s,
-               "longest wait for a statement or commit before another server is tried", base::LeftOpen(0, 3600));
+               "seconds to wait for a statement or commit before another server is tried", base::LeftOpen(0, 3600));
 }
 
 absl::Status PostgresOptions::Validate() const {
-  if (url.empty()) return absl::InvalidArgumentError("url is empty: give a connection string of PostgreSQL");
+  if (url.empty()) return absl::InvalidArgumentError("url is empty: set it to a PostgreSQL connection string");
   if (name.empty() || name.size() > 48) {
-    return absl::InvalidArgumentError("name must have 1 to 48 characters: PostgreSQL cuts longer names of schemas");
+    return absl::InvalidArgumentError(
+        "name must have 1 to 48 characters, because PostgreSQL truncates longer schema names");
   }
   if (const auto wrong = std::find_if_not(
           name.begin(), name.end(), [](char c) { return absl::ascii_isalnum(c) || c == '_' || c == '-' || c == '.'; });
       wrong != name.end()) {
-    return absl::InvalidArgumentError(absl::StrCat("name is '", name, "': letters, digits, '_', '-' and '.' only"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("name is '", name, "': use only letters, digits, '_', '-', and '.'"));
   }
   return base::CheckBounds(*this);
 }

@@ -71,8 +71,8 @@ void PostgresTimelines::Saw(const PostgresAnswer& answer) {
   absl::Status written = base::WriteFileDurably(FileOf(system, timeline), answer.host);
   if (written.ok()) written = base::SyncDir(folder_);
   if (!written.ok())
-    INGOT_LOG(warn, "timeline {} of {} could not be stored, and a restart forgets it: {}", timeline, answer.host,
-              written.ToString());
+    INGOT_LOG(warn, "timeline {} of {} could not be stored and will be forgotten by a restart: {}", timeline,
+              answer.host, written.ToString());
 }
 
 std::string PostgresTimelines::Remedy(const std::string& system) const {
@@ -123,9 +123,9 @@ absl::StatusOr<size_t> ChooseLeader(const std::vector<PostgresAnswer>& answers, 
   for (const size_t i : leaders) {
     const auto& [host, standby, identity] = answers[i];
     if (identity.system != first.identity.system) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(first.host, " and ", host, " write, and are of two clusters (system identifiers ",
-                       first.identity.system, " and ", identity.system, "): name the servers of one in the url"));
+      return absl::FailedPreconditionError(absl::StrCat(
+          first.host, " and ", host, " write, but belong to different clusters (system identifiers ",
+          first.identity.system, " and ", identity.system, "): name only one cluster's servers in the url"));
     }
     if (identity.started != first.identity.started) {
       return absl::UnavailableError(

@@ -89,7 +89,7 @@ absl::StatusOr<std::vector<PostgresHost>> HostsOf(std::map<std::string, std::str
   if (!fits(hosts, false) || !fits(addresses, false) || !fits(ports, true)) {
     return absl::InvalidArgumentError(absl::StrCat("the url names ", hosts.size(), " hosts, ", addresses.size(),
                                                    " addresses and ", ports.size(),
-                                                   " ports: one port, or one for each"));
+                                                   " ports: give one port, or one for each host"));
   }
   const auto at = [](const std::vector<std::string>& list, size_t i) { return list[list.size() == 1 ? 0 : i]; };
   std::vector<PostgresHost> made;

@@ -172,7 +172,8 @@ absl::StatusOr<std::unique_ptr<RocksDatabase>> RocksDatabase::Open(const StoreOp
   std::error_code error;
   std::filesystem::create_directories(options.path, error);
   if (error) {
-    return absl::UnavailableError(absl::StrCat("cannot make the pool's folder ", options.path, ": ", error.message()));
+    return absl::UnavailableError(
+        absl::StrCat("cannot create the pool's folder ", options.path, ": ", error.message()));
   }
   if (absl::Status opened = database->OpenFiles(false); !opened.ok()) {
     // Opening for writing needs free space. The pool opens for reading, as after a failed write.
@@ -204,7 +205,7 @@ absl::Status RocksDatabase::CheckTables(const rocksdb::Options& rocks) const {
   }
   if (!schema.empty() && schema != kSchema) return AnotherSchema(Place(), schema);
   return absl::FailedPreconditionError(
-      absl::StrCat("the pool at ", options_.path, " has a table '", present[0], "' that schema '", kSchema,
+      absl::StrCat("the pool at ", options_.path, " contains a table '", present[0], "' that schema '", kSchema,
                    "' does not know: open it with the version of ingot that made it, or choose another path"));
 }
 
@@ -213,7 +214,7 @@ absl::Status RocksDatabase::CheckFiles(bool thorough) const {
   std::error_code error;
   const bool named = fs::exists(CurrentFile(options_.path), error);
   if (const std::string tables = TablesName(options_.path); named && !fs::exists(options_.path + "/" + tables, error)) {
-    return Damaged(absl::StrCat("CURRENT names '", base::Printable(tables), "', which is not there"));
+    return Damaged(absl::StrCat("CURRENT names '", base::Printable(tables), "', which does not exist"));
   }
   for (const auto& file : fs::directory_iterator(options_.path, error)) {
     const std::string name = file.path().filename().string(), kind = file.path().extension().string();
@@ -248,10 +249,9 @@ absl::Status RocksDatabase::OpenFiles(bool read_only) {
                                      : rocksdb::DB::Open(rocks, options_.path, descriptors, &handles, &db);
   if (!status.ok()) {
     if (status.IsIOError() && status.ToString().find("lock") != std::string::npos) {
-      return absl::UnavailableError(absl::StrCat("the pool at ", options_.path,
-                                                 " is open in another process: end that one first, or choose another "
-                                                 "path (",
-                                                 status.ToString(), ")"));
+      return absl::UnavailableError(absl::StrCat(
+          "the pool at ", options_.path,
+          " is open in another process: stop that process first, or choose another path (", status.ToString(), ")"));
     }
     // If a table is damaged, RocksDB names only the list of tables. It never names a log.
     if (status.IsCorruption()) INGOT_RETURN_IF_ERROR(CheckFiles(/*thorough=*/true));
@@ -359,13 +359,15 @@ absl::Status RocksDatabase::Translate(const rocksdb::Status& status) const {
   const std::string text = status.ToString();
   if (status.IsNoSpace() || status.subcode() == rocksdb::Status::SubCode::kSpaceLimit) {
     return absl::ResourceExhaustedError(absl::StrCat("the disk of the pool at ", options_.path,
-                                                     " is full: free space, and it continues by itself (", text, ")"));
+                                                     " is full: free some space, and it continues automatically (",
+                                                     text, ")"));
   }
   // RocksDB records the names of its files in other files, so a missing file was lost or renamed.
   if (status.IsCorruption() || status.IsPathNotFound()) return Damaged(text);
   if (status.IsIOError()) {
-    return absl::UnavailableError(absl::StrCat(
-        "I/O of the pool at ", options_.path, " failed: check its disk and limits; it retries by itself (", text, ")"));
+    return absl::UnavailableError(absl::StrCat("I/O of the pool at ", options_.path,
+                                               " failed: check its disk and limits; it retries automatically (", text,
+                                               ")"));
   }
   if (status.IsInvalidArgument() || status.IsNotSupported()) return absl::InternalError(text);
   return absl::UnavailableError(text);

@@ -414,7 +414,7 @@ def case_postgres(ingot):
         check(not list(pathlib.Path(f"{ingot.folder}/pg/pool").glob("shard-*")), "the pool wrote files of its own")
         other = dict(settings, **{"run.if_exists": "fail", "run.root": f"{ingot.folder}/other"})
         code, output = ingot.run("train", other)
-        check(code == 1 and "another run's" in output, f"another run's pool: {code} {output}")
+        check(code == 1 and "belongs to another run" in output, f"another run's pool: {code} {output}")
         check(not os.path.exists(f"{ingot.folder}/other"), "another run's pool: a run folder was made")
         # A server of several roles, and the pool lost: another name, and the run goes on from its last checkpoint.
         launched = {**launch_settings("pg", **{"scheduler.total_steps": 34}),

@@ -255,12 +255,12 @@ TEST_F(PostgresServersTest, AServerThatLacksACommitOfOneShardLeadsForNone) {
   const absl::Status rejected = servers->ConnectLeader().status();
   EXPECT_TRUE(absl::IsUnavailable(rejected)) << rejected;
   EXPECT_THAT(Text(rejected),
-              AllOf(HasSubstr(b_.name() + " (timeline 2) lacks acknowledged records of \"p_1\""),
+              AllOf(HasSubstr(b_.name() + " (timeline 2) is missing acknowledged records of \"p_1\""),
                     HasSubstr("it has 4 of this process's commits, and commit 5 was acknowledged by " + a_.name())));
   EXPECT_TRUE(servers->lead()->must_commit());
   EXPECT_FALSE(servers->lead()->leads());
-  EXPECT_THAT(Text(servers->ConnectSame().status()), HasSubstr("lacks acknowledged records")) << "nor is it read";
-  EXPECT_THAT(Text(servers->ConnectLeader().status()), HasSubstr("lacks acknowledged records"));
+  EXPECT_THAT(Text(servers->ConnectSame().status()), HasSubstr("is missing acknowledged records")) << "nor is it read";
+  EXPECT_THAT(Text(servers->ConnectLeader().status()), HasSubstr("is missing acknowledged records"));
   c_.Say(Server(2, "3"), /*standby=*/false);
   Hold(c_, {{"1", "run", "6"}, {"0", "run", "3"}});  // the last one without an answer
   EXPECT_EQ(servers->ConnectLeader().value()->host(), c_.name());
@@ -275,7 +275,7 @@ TEST_F(PostgresServersTest, AServerWithoutATableOfAShardIsRejectedByName) {
   Hold(b_, {{"0", "run", "3"}});
   const absl::Status rejected = servers->ConnectLeader().status();
   EXPECT_TRUE(absl::IsUnavailable(rejected)) << rejected;
-  EXPECT_THAT(Text(rejected), AllOf(HasSubstr(b_.name() + " (timeline 2) lacks acknowledged records of \"p_1\""),
+  EXPECT_THAT(Text(rejected), AllOf(HasSubstr(b_.name() + " (timeline 2) is missing acknowledged records of \"p_1\""),
                                     HasSubstr("it has 0 of this process's commits")));
 }
 

@@ -288,7 +288,7 @@ TEST_F(PostgresTest, ACancelledWaitForTheStandbyIsNoAcknowledgement) {
   while (admin->Execute(kCancelWaits)->size() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   appending.join();
   EXPECT_TRUE(absl::IsUnavailable(appended)) << appended;
-  EXPECT_THAT(std::string(appended.message()), HasSubstr("it may be lost"));
+  EXPECT_THAT(std::string(appended.message()), HasSubstr("which may be lost"));
   EXPECT_TRUE(absl::IsUnavailable(other->AppendCall(append)));
   SetStandbys(*admin, "''");
   EXPECT_EQ(other->AppendCall(append), absl::OkStatus());
@@ -338,7 +338,7 @@ TEST_F(PostgresTest, AnOpeningWithoutItsStandbyEnds) {
   options_.answer_timeout_s = 0.5;
   const absl::Status opened = OpenPool().status();
   EXPECT_TRUE(absl::IsUnavailable(opened)) << opened;
-  EXPECT_THAT(std::string(opened.message()), HasSubstr("a commit waits for a standby that is gone"));
+  EXPECT_THAT(std::string(opened.message()), HasSubstr("a commit is waiting for a standby that is gone"));
   SetStandbys(*admin, "''");
 }
 
@@ -374,7 +374,7 @@ TEST_F(PostgresTest, APoolBelongsToItsRun) {
   ASSERT_TRUE(OpenPool().value()->StoreEpisode(Open("a", 1, 0)).ok());
   EXPECT_EQ(OpenPool().value()->Status()->episodes(), 1);
   std::filesystem::remove(dir_.path() + "/run_id");
-  EXPECT_THAT(std::string(OpenPool().status().message()), HasSubstr("another run's"));
+  EXPECT_THAT(std::string(OpenPool().status().message()), HasSubstr("belongs to another run"));
   options_.replace = true;
   EXPECT_EQ(OpenPool().value()->Status()->episodes(), 0);
   EXPECT_EQ(OpenPool().value()->StoreEpisode(Open("a", 1, 0)), absl::OkStatus());
