@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "trainer/checkpoints/files.h"
 #include "trainer/torch_edge.h"
 
@@ -192,10 +193,11 @@ absl::StatusOr<json::value> ParseState(const std::string& text) {
   auto state = base::ParseJson(text);
   if (!state.ok()) return absl::DataLossError(absl::StrCat("state.json: ", state.status().message()));
   const json::value* format = base::Find(*state, "format");
-  if (format == nullptr || *format != json::value(kFormat)) {
-    return absl::DataLossError(
-        absl::StrCat("state.json does not have format ", kFormat,
-                     " (written by another version of Ingot? The folder still works as model.init)"));
+  if (format == nullptr || !format->is_string()) return absl::DataLossError("state.json has no format");
+  if (*format != json::value(kFormat)) {
+    return absl::DataLossError(absl::StrCat(
+        "state.json has format ", base::Shown(format->as_string()), ", and this version of ingot has format ", kFormat,
+        ": resume with the version of ingot that wrote it, or load its weights with model.path"));
   }
   if (!base::IsSealed(text)) return absl::DataLossError("state.json differs from what was written");
   return *std::move(state);

@@ -75,7 +75,7 @@ def case_kept(ingot):
     (other / "format").write_text("1\n")
     state = next(other.glob("checkpoints/*/state.json"))
     state.write_text(state.read_text().replace("ingot-checkpoint-", "ingot-checkpoint-9"))
-    refused(ingot, resume, "ingot-checkpoint-")
+    refused(ingot, resume, "format ingot-checkpoint-9", "format ingot-checkpoint-4", "model.path")
 
 
 def case_moved(ingot):

@@ -381,6 +381,19 @@ TEST_F(PostgresTest, APoolBelongsToItsRun) {
   EXPECT_EQ(OpenPool().value()->Status()->episodes(), 1);
 }
 
+TEST_F(PostgresTest, APoolOfAnotherSchemaIsRejectedByName) {
+  ASSERT_TRUE(OpenPool().value()->StoreEpisode(Open("a", 1, 0)).ok());
+  const std::string table = "\"ingot_" + options_.name + "_0\".record";
+  ASSERT_TRUE(
+      Admin()->Execute("update " + table + " set value = 'ingot datapool 5' where family = 0 and key = 'schema'").ok());
+  for (const bool read_only : {false, true}) {
+    const absl::Status rejected = OpenPool(1, read_only).status();
+    EXPECT_EQ(rejected.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(rejected.message()),
+                ::testing::AllOf(HasSubstr("'ingot datapool 5'"), HasSubstr("'ingot datapool 4'")));
+  }
+}
+
 TEST_F(PostgresTest, RejectsSettingsThatLoseCommits) {
   options_.allow_single = false;
   EXPECT_THAT(std::string(OpenPool().status().message()), HasSubstr("synchronous_standby_names"));

@@ -280,10 +280,14 @@ TEST(Checkpoint, OfAnotherFormatSaysSo) {
   ASSERT_TRUE(saved.ok()) << saved.status();
   const std::string path = saved->path + "/state.json", format = "ingot-checkpoint-";
   std::string text = ReadAll(path);
-  text[text.find(format) + format.size()] = '2';
-  WriteAll(path, text);
-  EXPECT_THAT(std::string(Trainer::Resume(Options(), saved->path).status().message()),
-              ::testing::AllOf(HasSubstr("format ingot-checkpoint-"), HasSubstr("model.init")));
+  const size_t number = text.find(format) + format.size();
+  for (const char other : {'2', '5', '9'}) {
+    text[number] = other;
+    WriteAll(path, text);
+    EXPECT_THAT(std::string(Trainer::Resume(Options(), saved->path).status().message()),
+                ::testing::AllOf(HasSubstr(format + other), HasSubstr("has format ingot-checkpoint-4"),
+                                 HasSubstr("model.path")));
+  }
 }
 
 TEST(Checkpoint, InAFolderOfAnotherStepIsPassedOver) {
