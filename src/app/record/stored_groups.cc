@@ -17,6 +17,16 @@ absl::StatusOr<StoredGroupIds> ListGroups(datapool::Client& pool) {
   return groups;
 }
 
+absl::StatusOr<std::optional<v1::Group>> FindGroup(datapool::Client& pool, v1::EpisodePurpose purpose, int64_t id) {
+  v1::GetGroupRequest request;
+  request.set_group_id(id);
+  request.set_purpose(purpose);
+  absl::StatusOr<v1::Group> group = pool.GetGroup(request);
+  if (absl::IsNotFound(group.status())) return std::nullopt;
+  INGOT_RETURN_IF_ERROR(group.status());
+  return *std::move(group);
+}
+
 absl::Status VisitGroups(datapool::Client& pool, Progress& progress,
                          const std::function<absl::Status(const v1::Group&)>& visit) {
   progress.Show("listing groups");
@@ -24,12 +34,8 @@ absl::Status VisitGroups(datapool::Client& pool, Progress& progress,
   int64_t visited = 0;
   for (const int64_t id : groups.ids) {
     progress.Show("groups", visited++, std::ssize(groups.ids));
-    v1::GetGroupRequest request;
-    request.set_group_id(id);
-    request.set_purpose(groups.purpose);
-    const absl::StatusOr<v1::Group> group = pool.GetGroup(request);
-    if (absl::IsNotFound(group.status())) continue;  // deleted by the run in the meantime
-    INGOT_RETURN_IF_ERROR(group.status());
+    INGOT_ASSIGN_OR_RETURN(const std::optional<v1::Group> group, FindGroup(pool, groups.purpose, id));
+    if (!group.has_value()) continue;  // deleted by the run in the meantime
     INGOT_RETURN_IF_ERROR(visit(*group));
   }
   progress.Clear();

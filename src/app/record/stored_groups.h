@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "app/terminal/progress.h"
@@ -17,6 +18,9 @@ struct StoredGroupIds {
   std::vector<int64_t> ids;  // ascending
 };
 absl::StatusOr<StoredGroupIds> ListGroups(datapool::Client& pool);
+
+// Returns the group with its trees, or nullopt if the pool no longer has it.
+absl::StatusOr<std::optional<v1::Group>> FindGroup(datapool::Client& pool, v1::EpisodePurpose purpose, int64_t id);
 
 // Visits every group with its trees and shows the progress. Skips groups that are deleted in the meantime.
 absl::Status VisitGroups(datapool::Client& pool, Progress& progress,

@@ -108,7 +108,6 @@ absl::Status Read(const base::json::value& json, ModelConfig* config) {
 }
 
 void Write(const ModelConfig& config, base::json::object* json) {
-  const ExpertsConfig& e = config.experts;
   const LatentConfig& latent = config.latent;
   base::json::object& o = *json;
   o["kv_lora_rank"] = latent.kv_rank;
@@ -121,41 +120,29 @@ void Write(const ModelConfig& config, base::json::object* json) {
   o["qk_rope_head_dim"] = latent.rotary_dim;
   o["v_head_dim"] = latent.value_dim;
   o["rope_interleave"] = latent.interleaved;
-  o["n_routed_experts"] = e.count;
-  o["num_experts_per_tok"] = e.per_token;
-  o["moe_intermediate_size"] = e.width;
-  o["n_shared_experts"] = e.width > 0 ? e.shared_width / e.width : 0;
-  o["first_k_dense_replace"] = e.dense_layers;
-  o["n_group"] = e.groups;
-  o["topk_group"] = e.groups_per_token;
-  o["routed_scaling_factor"] = e.scale;
-  o["norm_topk_prob"] = e.normalize;
+  WriteGroupedExperts(config.experts, json);
 }
 
 absl::Status Check(const ModelConfig& config) {
   return config.latent.kv_rank > 0 ? absl::OkStatus() : BadKey("kv_lora_rank", "is missing");
 }
 
+constexpr Family FamilyOf(const char* model_type) {
+  return {.model_type = model_type,
+          .architecture = "DeepseekV3ForCausalLM",
+          .default_head_dim = 64,
+          .own_code = "modeling_deepseek",
+          .skips_next_layers = true,
+          .layer = Layer,
+          .read = Read,
+          .write = Write,
+          .check = Check};
+}
+
 }  // namespace
 
 extern const Family kDeepseekV3, kKimiK2;
-const Family kDeepseekV3 = {.model_type = "deepseek_v3",
-                            .architecture = "DeepseekV3ForCausalLM",
-                            .default_head_dim = 64,
-                            .own_code = "modeling_deepseek",
-                            .skips_next_layers = true,
-                            .layer = Layer,
-                            .read = Read,
-                            .write = Write,
-                            .check = Check};
-const Family kKimiK2 = {.model_type = "kimi_k2",
-                        .architecture = "DeepseekV3ForCausalLM",
-                        .default_head_dim = 64,
-                        .own_code = "modeling_deepseek",
-                        .skips_next_layers = true,
-                        .layer = Layer,
-                        .read = Read,
-                        .write = Write,
-                        .check = Check};
+const Family kDeepseekV3 = FamilyOf("deepseek_v3");
+const Family kKimiK2 = FamilyOf("kimi_k2");
 
 }  // namespace ingot::model

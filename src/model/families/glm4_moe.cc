@@ -22,18 +22,8 @@ absl::Status Read(const base::json::value& json, ModelConfig* config) {
 }
 
 void Write(const ModelConfig& config, base::json::object* json) {
-  const ExpertsConfig& e = config.experts;
-  base::json::object& o = *json;
-  o["n_routed_experts"] = e.count;
-  o["num_experts_per_tok"] = e.per_token;
-  o["moe_intermediate_size"] = e.width;
-  o["n_shared_experts"] = e.width > 0 ? e.shared_width / e.width : 0;
-  o["first_k_dense_replace"] = e.dense_layers;
-  o["n_group"] = e.groups;
-  o["topk_group"] = e.groups_per_token;
-  o["routed_scaling_factor"] = e.scale;
-  o["norm_topk_prob"] = e.normalize;
-  o["use_qk_norm"] = config.qk_norm;
+  WriteGroupedExperts(config.experts, json);
+  (*json)["use_qk_norm"] = config.qk_norm;
 }
 
 }  // namespace

@@ -19,11 +19,7 @@ const ExpertNames kNames = {.router = "mlp.router.weight",
                             .up = "mlp.experts.%.up_proj",
                             .down = "mlp.experts.%.down_proj"};
 
-LayerSpec Layer(const ModelConfig& config, int64_t index) {
-  LayerSpec layer = AttentionLayer(config, index);
-  AddExperts(config, LayerPrefix(index), kNames, &layer);
-  return layer;
-}
+LayerSpec Layer(const ModelConfig& config, int64_t index) { return ExpertLayer(config, index, kNames); }
 
 absl::Status Read(const base::json::value& json, ModelConfig* config) {
   ExpertsConfig& e = config->experts;

@@ -12,11 +12,7 @@ const ExpertNames kNames = {.router = "block_sparse_moe.gate.weight",
                             .up = "block_sparse_moe.experts.%.w3",
                             .down = "block_sparse_moe.experts.%.w2"};
 
-LayerSpec Layer(const ModelConfig& config, int64_t index) {
-  LayerSpec layer = AttentionLayer(config, index);
-  AddExperts(config, LayerPrefix(index), kNames, &layer);
-  return layer;
-}
+LayerSpec Layer(const ModelConfig& config, int64_t index) { return ExpertLayer(config, index, kNames); }
 
 absl::Status Read(const base::json::value& json, ModelConfig* config) {
   ExpertsConfig& e = config->experts;

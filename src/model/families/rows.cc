@@ -122,11 +122,28 @@ void AddExperts(const ModelConfig& config, const std::string& prefix, const Expe
   if (e.shared_gate) add(Part::kSharedShare, names.shared_share, {1, hidden}, Init::kNormal, Shard::kNone);
 }
 
-LayerSpec ExpertLayer(const ModelConfig& config, int64_t index) {
-  if (!config.has_experts(index)) return DenseLayer(config, index);
+LayerSpec ExpertLayer(const ModelConfig& config, int64_t index, const ExpertNames& names) {
   LayerSpec layer = AttentionLayer(config, index);
-  AddExperts(config, LayerPrefix(index), kMlpExperts, &layer);
+  AddExperts(config, LayerPrefix(index), names, &layer);
   return layer;
+}
+
+LayerSpec ExpertLayer(const ModelConfig& config, int64_t index) {
+  return config.has_experts(index) ? ExpertLayer(config, index, kMlpExperts) : DenseLayer(config, index);
+}
+
+void WriteGroupedExperts(const ExpertsConfig& experts, base::json::object* json) {
+  const ExpertsConfig& e = experts;
+  base::json::object& o = *json;
+  o["n_routed_experts"] = e.count;
+  o["num_experts_per_tok"] = e.per_token;
+  o["moe_intermediate_size"] = e.width;
+  o["n_shared_experts"] = e.width > 0 ? e.shared_width / e.width : 0;
+  o["first_k_dense_replace"] = e.dense_layers;
+  o["n_group"] = e.groups;
+  o["topk_group"] = e.groups_per_token;
+  o["routed_scaling_factor"] = e.scale;
+  o["norm_topk_prob"] = e.normalize;
 }
 
 absl::Status ReadPlainLayers(const base::json::value& json, ExpertsConfig* experts) {

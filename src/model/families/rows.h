@@ -31,6 +31,7 @@ extern const ExpertNames kMlpExperts;  // mlp.gate, mlp.experts.%.gate_proj, ...
 // Reads the keys used by DeepSeek-V3 and related families: expert groups, shared experts, and initial dense layers.
 // Missing keys leave values unchanged. The default is one shared expert.
 absl::Status ReadGroupedExperts(const base::json::value& json, ExpertsConfig* experts);
+void WriteGroupedExperts(const ExpertsConfig& experts, base::json::object* json);
 
 // Reads decoder_sparse_step and mlp_only_layers, which specify the layers of a Qwen MoE model that have no experts.
 absl::Status ReadPlainLayers(const base::json::value& json, ExpertsConfig* experts);
@@ -39,7 +40,10 @@ void WritePlainLayers(const ExpertsConfig& experts, base::json::object* json);
 // Adds a router, its experts, and the shared expert, as configured.
 void AddExperts(const ModelConfig& config, const std::string& prefix, const ExpertNames& names, LayerSpec* layer);
 
-// Returns a Llama layer, with experts if the configuration has them for this layer.
+// Returns a Llama layer with experts of these names.
+LayerSpec ExpertLayer(const ModelConfig& config, int64_t index, const ExpertNames& names);
+
+// Returns a Llama layer, with experts (kMlpExperts) if the configuration has them for this layer.
 LayerSpec ExpertLayer(const ModelConfig& config, int64_t index);
 
 // Returns a Llama layer: norm, attention, norm, gated feed-forward.

@@ -24,6 +24,10 @@ class OutputFormat;
 // Returns INVALID_ARGUMENT, naming the first message with media, because no format here can render media.
 absl::Status CheckTextAlone(std::span<const Message> messages);
 
+// Returns INVALID_ARGUMENT if messages[first_new - 1] is not an assistant message, which a sampled turn could be, or if
+// a message has media.
+absl::Status CheckTail(std::span<const Message> messages, size_t first_new);
+
 struct Conversation {
   std::vector<Message> messages;
   std::vector<base::json::value> tools;  // in OpenAI's format: {"type":"function","function":{...}}

@@ -136,6 +136,15 @@ absl::Status CheckTextAlone(std::span<const Message> messages) {
   return absl::OkStatus();
 }
 
+absl::Status CheckTail(std::span<const Message> messages, size_t first_new) {
+  if (first_new == 0 || first_new > messages.size() || messages[first_new - 1].role != "assistant") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a sampled turn can only be continued after an assistant message, not at message ", first_new,
+                     " of ", messages.size()));
+  }
+  return CheckTextAlone(messages);
+}
+
 json::value MessageToJson(const Message& message) {
   json::object out;
   out["role"] = message.role;

@@ -140,12 +140,7 @@ class TemplateFormat final : public ChatFormat {
   absl::StatusOr<RenderedTail> RenderTail(const Conversation& conversation, size_t first_new,
                                           std::span<const int32_t> turn, const TailOptions& options) const override {
     const std::vector<Message>& messages = conversation.messages;
-    if (first_new == 0 || first_new > messages.size() || messages[first_new - 1].role != "assistant") {
-      return absl::InvalidArgumentError(
-          absl::StrCat("a sampled turn can only be continued after an assistant message, not at message ", first_new,
-                       " of ", messages.size()));
-    }
-    INGOT_RETURN_IF_ERROR(CheckTextAlone(messages));
+    INGOT_RETURN_IF_ERROR(CheckTail(messages, first_new));
     RenderedTail made;
     INGOT_ASSIGN_OR_RETURN(const TakenConversation taken, TakePrompt(conversation, true, made.prefill));
     const Layout& whole = taken.layout;

@@ -346,15 +346,11 @@ absl::StatusOr<RegradeResult> RegradeGroups(datapool::Client& pool, const reward
   int64_t looked_at = 0;
   for (const int64_t id : work.order) {
     progress.Show("groups", looked_at++, std::ssize(work.order));
-    v1::GetGroupRequest request;
-    request.set_group_id(id);
-    request.set_purpose(work.purpose);
-    const absl::StatusOr<v1::Group> group = pool.GetGroup(request);
-    if (absl::IsNotFound(group.status())) {
+    INGOT_ASSIGN_OR_RETURN(const std::optional<v1::Group> group, FindGroup(pool, work.purpose, id));
+    if (!group.has_value()) {
       ++out.trimmed;
       continue;
     }
-    INGOT_RETURN_IF_ERROR(group.status());
     const JournalledGroup& of = work.groups.at(id);
     INGOT_ASSIGN_OR_RETURN(reward::GroupFacts facts, reward::FactsOf(*group, of.admitted_version, work.total_steps));
     facts.history = reward::MeasuresOf(*group, rule.key()).value_or(history.Of(group->task().task_id()));
