@@ -44,7 +44,7 @@ absl::Status CheckNames(const object& json, const std::string& prefix, const std
     const std::string key = prefix + Cut(std::string_view(name)), nearest = base::NearestKey(key, all);
     return absl::InvalidArgumentError(absl::StrCat(keys.kind, " has no '", key, "'",
                                                    nearest.empty() ? "" : ": the nearest is '" + nearest + "'",
-                                                   "; known are ", prefix, absl::StrJoin(known, ", " + prefix)));
+                                                   "; known fields are ", prefix, absl::StrJoin(known, ", " + prefix)));
   }
   return absl::OkStatus();
 }
@@ -61,12 +61,14 @@ absl::StatusOr<value> ParseObject(const std::string& body) {
   if (body.empty()) return object();
   INGOT_ASSIGN_OR_RETURN(value request, ParseBody(body));
   if (request.is_object()) return request;
-  return absl::InvalidArgumentError(absl::StrCat("a request is a JSON object, and this one is ", Describe(request)));
+  return absl::InvalidArgumentError(
+      absl::StrCat("a request must be a JSON object, but this one is ", Describe(request)));
 }
 
 absl::Status CheckKeys(const value& request, const Keys& keys) {
   if (!request.is_object())
-    return absl::InvalidArgumentError(absl::StrCat("a request is a JSON object, and this one is ", Describe(request)));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a request must be a JSON object, but this one is ", Describe(request)));
   INGOT_RETURN_IF_ERROR(CheckNames(request.get_object(), "", keys.request, keys));
   const value* const limits = base::Find(request, "limits");
   if (limits == nullptr || limits->is_null()) return absl::OkStatus();

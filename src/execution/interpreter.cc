@@ -56,7 +56,7 @@ absl::StatusOr<std::shared_ptr<Cell>> Interpreter::Run(CellRequest request, std:
   {
     base::MutexLock lock(mu_);
     if (waiting_.size() >= kMaxWaiting)
-      return absl::ResourceExhaustedError(absl::StrCat(kMaxWaiting, " cells already wait: try again later"));
+      return absl::ResourceExhaustedError(absl::StrCat(kMaxWaiting, " cells are already waiting: try again later"));
     waiting_.push_back(cell);
     if (running_ == nullptr) Next();
     if (process_ != nullptr || std::exchange(starts_, true)) return cell;

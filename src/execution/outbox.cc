@@ -12,13 +12,13 @@ constexpr size_t kMaxOutgoing = 16 << 20;
 absl::Status Outbox::Add(FrameKind kind, uint32_t id, uint32_t number, std::string_view payload) {
   if (payload.size() > kMaxPayload) {
     return absl::InvalidArgumentError(
-        absl::StrCat("an order has ", payload.size(), " bytes: at most ", kMaxPayload, " are allowed"));
+        absl::StrCat("a request has ", payload.size(), " bytes: at most ", kMaxPayload, " are allowed"));
   }
   const FrameHeader header{static_cast<uint32_t>(payload.size()), kind, id, number};
   {
     base::MutexLock lock(mu_);
     if (kind != FrameKind::kCredit && bytes_.size() > kMaxOutgoing)
-      return absl::ResourceExhaustedError("too many orders wait in the session: try again later");
+      return absl::ResourceExhaustedError("too many requests are waiting in the session: try again later");
     bytes_.append(reinterpret_cast<const char*>(&header), sizeof(header));
     bytes_ += payload;
   }

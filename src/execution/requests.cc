@@ -92,7 +92,8 @@ absl::StatusOr<std::vector<std::string>> CasesOf(const value& request) {
   if (!given->is_array()) return WrongType("cases", *given, R"(a list of {"stdin": TEXT} or of texts)");
   const size_t count = given->get_array().size();
   if (count == 0 || count > kMaxCases)
-    return absl::InvalidArgumentError(absl::StrCat("'cases' has ", count, " cases: 1 to ", kMaxCases, " are wanted"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("'cases' has ", count, " cases, but 1 to ", kMaxCases, " are allowed"));
   std::vector<std::string> cases;
   for (const value& each : given->get_array()) {
     const std::string name = absl::StrCat("cases[", cases.size(), "]");

@@ -26,12 +26,10 @@ constexpr int kBodyThreads = 2;
 constexpr int kOpeningThreads = 16;  // maximum sessions opening at a time
 constexpr int kPullingThreads = 16;  // maximum requests waiting for their image at a time
 
-http::Reply Busy() {
-  return ErrorReply(429, "too_many", "too many requests run and wait: try again when some have ended");
-}
+http::Reply Busy() { return ErrorReply(429, "too_many", "too many requests are running and waiting: try again later"); }
 
 http::Reply NoSession() {
-  return ErrorReply(404, "not_found", "no such session: it ended, or it was idle for too long");
+  return ErrorReply(404, "not_found", "there is no such session: it has ended, or it was idle for too long");
 }
 
 }  // namespace

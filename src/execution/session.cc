@@ -40,7 +40,7 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Open(sandbox::Substrate& subst
   });
   // Checks that the guest agent answers. Otherwise, the session's first request would time out.
   const FileAnswer answer = session->Ask(FileOp::kStat, FileFacts(), session->folder());
-  if (!answer.status.ok()) return base::Annotate(answer.status, "a session does not begin");
+  if (!answer.status.ok()) return base::Annotate(answer.status, "a session did not start");
   return handle;
 }
 
@@ -98,7 +98,7 @@ absl::StatusOr<Session::StartedProgram> Session::Start(Program program, std::fun
     if (why_.has_value()) return absl::UnavailableError(*why_);
     if (std::ssize(processes_) >= options_.processes)
       return absl::ResourceExhaustedError(
-          absl::StrCat("the session already runs ", options_.processes, " programs: end one first"));
+          absl::StrCat("the session is already running ", options_.processes, " programs: end one first"));
     id = next_id_++;
     starting.process = started.process = std::make_shared<Process>(id, std::move(program));
     started.process->memory_kills_before_ = MemoryKills();

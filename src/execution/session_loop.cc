@@ -81,15 +81,15 @@ std::string EndOfSandbox(const absl::StatusOr<sandbox::Outcome>& outcome) {
   if (!outcome.ok()) return std::string(outcome.status().message());
   switch (outcome->ending) {
     case sandbox::Ending::kMemoryFull:
-      return "the programs of the session used more memory together than it may";
+      return "the session's programs together used more memory than its limit";
     case sandbox::Ending::kDiskFull:
       return "the disk of the session's sandbox is full";
     case sandbox::Ending::kNoSpace:
       return "the disk of this machine is full";
     case sandbox::Ending::kTimedOut:
-      return "the session reached its longest lifetime";
+      return "the session reached its maximum lifetime";
     default:
-      return "the session's guest agent was killed, by a program of the session or because its memory was full";
+      return "the session's guest agent was killed by one of the session's programs, or because it ran out of memory";
   }
 }
 
@@ -170,7 +170,7 @@ bool Session::Read() {
     used += sizeof(header) + header.size;
   }
   incoming_.erase(0, used);
-  if (is_broken_) End("the session's guest agent sent what a guest agent does not send");
+  if (is_broken_) End("the session's guest agent sent an invalid message");
   return true;
 }
 

@@ -98,7 +98,7 @@ absl::StatusOr<std::shared_ptr<HeldSession>> SessionStore::Open(OpenRequest requ
     if (options_.memory_bytes > 0 && promised_bytes_ + bytes > options_.memory_bytes) {
       return absl::ResourceExhaustedError(
           absl::StrCat("open sessions may use ", promised_bytes_, " of ", options_.memory_bytes,
-                       " bytes of memory, and this one asks for ", bytes, ": end one, or ask for less"));
+                       " bytes of memory, but this one requests ", bytes, ": end one, or request less"));
     }
     ++sandboxes_;
     promised_bytes_ += bytes;
@@ -186,7 +186,7 @@ bool SessionStore::Remove(const std::string& id, std::function<void()> gone) {
     removed = std::move(found->second);
     held_.erase(found);
   }
-  removed->session->End("the session was ended by its client, or its time was over");
+  removed->session->End("the session was ended by its client, or it timed out");
   removed->session->WhenGone([this, bytes = removed->request.totals.memory_bytes, gone = std::move(gone)] {
     {
       base::MutexLock lock(mu_);

@@ -35,8 +35,8 @@ std::shared_ptr<Answer> Answers::Start(const Caller& caller, const Dialect& dial
     if (rejected.ok()) answers_.insert(answer);
   }
   if (rejected.ok() && !core_.workers.TryPost([this, caller, answer] { Prepare(caller, answer); }).ok()) {
-    rejected =
-        ApiError(503, "overloaded", "", "too many requests wait for a worker (max_queued_work): try again later");
+    rejected = ApiError(503, "overloaded", "",
+                        "too many requests are waiting for a worker (max_queued_work): try again later");
   }
   if (!rejected.ok()) answer->Reject(std::move(rejected));
   return answer;
@@ -45,7 +45,7 @@ std::shared_ptr<Answer> Answers::Start(const Caller& caller, const Dialect& dial
 absl::Status Answers::Reserve(int calls) {
   if (closed_) return ShuttingDown();
   if (active_calls_ + calls > core_.options.max_active_calls) {
-    return absl::ResourceExhaustedError(absl::StrCat(active_calls_, " calls are in flight, the limit is ",
+    return absl::ResourceExhaustedError(absl::StrCat(active_calls_, " calls are in progress, and the limit is ",
                                                      core_.options.max_active_calls,
                                                      " (max_active_calls): try again later"));
   }
@@ -60,7 +60,7 @@ void Answers::Prepare(const Caller& caller, const std::shared_ptr<Answer>& answe
   if (episode.ok() && *episode != nullptr) {
     const auto resume = [this, caller, answer] {
       if (core_.workers.TryPost([this, caller, answer] { Prepare(caller, answer); }).ok()) return;
-      answer->Reject(ApiError(503, "overloaded", "", "too many requests wait for a worker: try again later"));
+      answer->Reject(ApiError(503, "overloaded", "", "too many requests are waiting for a worker: try again later"));
     };
     if (!(*episode)->Pass(resume)) return snapshots_.RequestForkEnd(**episode);
     if (!answer->Enter(*episode)) Leave(**episode);  // the answer was aborted in the meantime
@@ -113,7 +113,7 @@ void Answers::AbortLate() {
   for (const auto& answer : late) {
     answer->Abort(ApiError(504, "deadline_exceeded", "",
                            absl::StrCat("the call took longer than ", core_.options.call_deadline_s,
-                                        " s (call_deadline_s); what was sampled is recorded as aborted")));
+                                        " s (call_deadline_s); its sampled tokens are recorded as aborted")));
   }
 }
 

@@ -36,7 +36,7 @@ void AddUncalled(const std::vector<OpenEpisodes::Uncalled>& uncalled, std::chron
 absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Create(GatewayOptions options, GatewayParts parts) {
   INGOT_RETURN_IF_ERROR(base::Annotate(options.Validate(), "gateway"));
   if (parts.engine == nullptr || parts.tokenizer == nullptr || parts.format == nullptr || parts.clock == nullptr) {
-    return absl::InvalidArgumentError("gateway: it needs an engine, a tokenizer, a chat format and a clock");
+    return absl::InvalidArgumentError("gateway: it needs an engine, a tokenizer, a chat format, and a clock");
   }
   absl::StatusOr<std::string> admin_key = ReadAdminKey(options);
   if (!admin_key.ok()) return base::Annotate(admin_key.status(), "gateway");
@@ -120,7 +120,8 @@ void Gateway::EndSessions() {
     if (core_.parts.clock->Now() >= deadline) return;
     const auto ended = ends_.End(session, {.state = v1::EPISODE_FINISHED, .detail = "the server stopped"}, true);
     if (!ended.ok())
-      INGOT_LOG(warn, "session {} stays open in the record: {}", session->id(), ended.status().ToString());
+      INGOT_LOG(warn, "session {} could not be closed and stays open in the record: {}", session->id(),
+                ended.status().ToString());
   }
 }
 

@@ -177,7 +177,7 @@ void Follower::End(bool ok) {
              (followed.place.next_group != before.next_group || followed.place.ahead != before.ahead));
     if (sent.ok()) sent = followed.logger->End(ok);
     if (!sent.ok()) {
-      INGOT_LOG(warn, "{}: {}; the next start of the run sends what it misses", followed.logger->name(),
+      INGOT_LOG(warn, "{}: {}; the missing data will be sent when the run starts again", followed.logger->name(),
                 std::string(sent.message()));
     }
   }

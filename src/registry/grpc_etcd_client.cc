@@ -121,9 +121,10 @@ absl::Status EtcdClient::CheckCluster(const api::ResponseHeader& header, const E
     cluster_member_ = member.address;
   }
   if (header.cluster_id() == cluster_) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "etcd at ", member.address, " is of another cluster than ", cluster_member_, " (", absl::Hex(header.cluster_id()),
-      ", not ", absl::Hex(cluster_), "): name endpoints of one cluster, and start the run again if it was replaced"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("etcd at ", member.address, " belongs to a different cluster than ", cluster_member_, " (",
+                   absl::Hex(header.cluster_id()), ", not ", absl::Hex(cluster_),
+                   "): name endpoints of one cluster, and start the run again if it was replaced"));
 }
 
 absl::Status EtcdClient::Authorize(grpc::ClientContext& context, const EtcdMember& member) {
@@ -150,7 +151,7 @@ absl::Status EtcdClient::Login(EtcdMember& member, milliseconds deadline, bool& 
   if (status.error_code() == grpc::StatusCode::FAILED_PRECONDITION) {
     return absl::FailedPreconditionError(absl::StrCat("etcd at ", member.address, ": ", status.error_message(),
                                                       ", and user '", options_.user,
-                                                      "' is set: leave the user out, or enable authentication"));
+                                                      "' is set: remove the user, or enable authentication"));
   }
   if (!status.ok()) return Explain(status, member);
   base::MutexLock lock(mu_);
@@ -244,9 +245,9 @@ absl::Status EtcdClient::Probe() {
   // An election may be in progress.
   const absl::Status answered = any ? absl::OkStatus() : Call(rpc, options_.deadline);
   if (!absl::IsUnavailable(answered)) return answered;
-  return absl::UnavailableError(absl::StrCat(
-      "the endpoints are ", absl::StrJoin(options_.endpoints, ", "), "; ", answered.message(),
-      ": check the endpoints, and that most of the members run (`etcdctl endpoint health` at each of them)"));
+  return absl::UnavailableError(
+      absl::StrCat("the endpoints are ", absl::StrJoin(options_.endpoints, ", "), "; ", answered.message(),
+                   ": check the endpoints, and that most members are running (`etcdctl endpoint health` for each)"));
 }
 
 absl::StatusOr<api::RangeResponse> EtcdClient::Range(const api::RangeRequest& request) {

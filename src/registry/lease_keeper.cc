@@ -98,7 +98,7 @@ void LeaseKeeper::Visit(const std::shared_ptr<State>& lease) {
     mu_.Lock();
     // Logs only the first failure in a row.
     if (!renewed.ok() && !lease->failing) {
-      INGOT_LOG(warn, "cannot renew a lease, trying again: {}", std::string(renewed.message()));
+      INGOT_LOG(warn, "cannot renew a lease; retrying: {}", std::string(renewed.message()));
     }
     lease->failing = !renewed.ok();
     visited_ = 0;

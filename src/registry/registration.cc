@@ -146,7 +146,7 @@ void Registration::Run() {
     if (taken) return;
     if (established.ok()) {
       outage.Over();
-      INGOT_LOG(warn, "{} was lost for a while and is registered again", options_.key);
+      INGOT_LOG(warn, "{} was unregistered for a while and is registered again", options_.key);
       continue;
     }
     outage.Failed(established);

@@ -71,7 +71,7 @@ class JsonFieldVerifier final : public ExpectedVerifier {
     if (!parsed.ok()) return Malformed(absl::StrCat("the answer is ", parsed.status().message()));
     const JsonText whole(trimmed);
     const std::optional<JsonText> said = options_.field.empty() ? whole : whole.At(options_.field);
-    if (!said.has_value()) return Malformed(absl::StrCat("the answer has nothing at '", options_.field, "'"));
+    if (!said.has_value()) return Malformed(absl::StrCat("the answer has no value at '", options_.field, "'"));
     return Judged(Equal(*said, expected),
                   absl::StrCat("answered ", Quoted(sandbox::AsText(*said)), ", expected ", Quoted(expected)));
   }
@@ -214,7 +214,7 @@ class CommandVerifier final : public AnswerVerifier {
   absl::Status BrokenContract(const std::string& what) const {
     if (has_judged_ || ++breaks_ <= kMaxBreaks) return absl::DataLossError(what);
     return absl::InternalError(
-        absl::StrCat(what, "; it broke in each of the first ", breaks_.load(), " episodes: fix verifier.command"));
+        absl::StrCat(what, "; it failed in each of the first ", breaks_.load(), " episodes: fix verifier.command"));
   }
   bool TimedOutAsZero(const sandbox::Outcome& outcome) const {
     return options_.timeout_is_zero && outcome.ending == sandbox::Ending::kTimedOut;

@@ -279,7 +279,7 @@ absl::StatusOr<LocalSubstrate::Rejection> LocalSubstrate::CheckReach(uint32_t is
                    ClosedPart(needed.path), "; chmod o+x opens a folder");
   if ((isolation & (kRootFolder | kLandlock)) != 0) {
     return Rejection{isolation & (kRootFolder | kLandlock),
-                     absl::StrCat(reason, ", and sandbox.visible shows a path to sandboxes")};
+                     absl::StrCat(reason, ", and sandbox.visible adds a path to sandboxes")};
   }
   if ((isolation & kOwnUid) != 0) return Rejection{kOwnUid, reason};
   return absl::FailedPreconditionError(reason);

@@ -109,7 +109,7 @@ void CompanionLogs::Name(const Fd& folder, const std::string& path) const {
                       name = absl::StrCat("companion-", i, ".txt");
     unlinkat(folder.get(), name.c_str(), 0);  // an agent may have put something there
     if (linkat(AT_FDCWD, log.c_str(), folder.get(), name.c_str(), AT_SYMLINK_FOLLOW) != 0)
-      INGOT_LOG(warn, "{} keeps no output of a companion: {}", path, std::strerror(errno));
+      INGOT_LOG(warn, "{}: a companion's output is lost: {}", path, std::strerror(errno));
   }
 }
 

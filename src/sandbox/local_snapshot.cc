@@ -81,7 +81,7 @@ absl::Status LocalSandbox::MakeUpper() {
     const auto owner = UidOf(uid_);
     if (!made.valid() || (owner.has_value() && fchown(made.get(), *owner, *owner) != 0) ||
         (part == "root" && fchmod(made.get(), 0755) != 0)) {
-      return ErrnoStatus(errno, absl::StrCat("cannot give away ", path_, "/upper/", part));
+      return ErrnoStatus(errno, absl::StrCat("cannot change the owner of ", path_, "/upper/", part));
     }
     INGOT_RETURN_IF_ERROR(MakeFolder(overlay, part, 0700));
   }
@@ -132,9 +132,8 @@ absl::Status LocalSandbox::CopyInto(const Layer& layer) {
   if (!IsBusy()) return CopyParts(layer);
   if (freezer_ == nullptr) {
     return absl::FailedPreconditionError(
-        "a command runs, and no control group can make it stand still for a snapshot (the start of agents says why): "
-        "take the "
-        "snapshot between commands, or run ingot as root or in a delegated control group");
+        "a command is running, and no control group can freeze it for a snapshot (the log of the agents' start has the "
+        "reason): take the snapshot between commands, or run ingot as root or in a delegated control group");
   }
   INGOT_ASSIGN_OR_RETURN(const ScopedFreeze still, freezer_->Freeze());
   INGOT_RETURN_IF_ERROR(CopyParts(layer));

@@ -18,7 +18,7 @@ std::string Seconds(nanoseconds time) { return absl::StrCat(std::chrono::duratio
 
 absl::Status CheckNoNul(const std::string& text, const std::string& what) {
   if (text.find('\0') == std::string::npos) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(what, " contains a NUL byte, which no command can be given"));
+  return absl::InvalidArgumentError(absl::StrCat(what, " contains a NUL byte, which commands cannot receive"));
 }
 
 }  // namespace
@@ -47,7 +47,7 @@ std::string SearchPath(const std::map<std::string, std::string>& env) {
 
 absl::Status Limits::Validate() const {
   if (wall_time.count() <= 0) return absl::InvalidArgumentError("the wall time limit of a command must be above 0");
-  if (term_grace.count() < 0) return absl::InvalidArgumentError("the grace after SIGTERM must not be negative");
+  if (term_grace.count() < 0) return absl::InvalidArgumentError("the grace period after SIGTERM must not be negative");
   if (output_bytes < 0) return absl::InvalidArgumentError("the output limit of a command must not be negative");
   if (memory_bytes < 0 || open_files < 0 || cpu_seconds < 0 || file_bytes < 0) {
     return absl::InvalidArgumentError("a resource limit of a command is negative: use 0 for ingot's own limit");

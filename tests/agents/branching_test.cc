@@ -166,7 +166,7 @@ TEST_F(BranchingTest, AReaderWithoutAFreeSenderIsToldAtOnce) {
   const auto runner = Start(episodes);
   for (const char* const transfer : {"t0", "t1", "t2", "t3", "t0", "t4"})
     episodes.Ask("other", "ep9.1", false, transfer);
-  EXPECT_THAT(episodes.AwaitFiles("t4").second, HasSubstr("sends files to 4 readers: try again later"));
+  EXPECT_THAT(episodes.AwaitFiles("t4").second, HasSubstr("sends files to 4 readers, its limit: try again later"));
   EXPECT_EQ(rejected, 1) << "an ask that is given again is no other reader";
   go.set_value();
   for (const char* const transfer : {"t0", "t1", "t2", "t3"}) {

@@ -386,8 +386,8 @@ run:
   const auto error = [&](const std::string& value) { return std::string(schema.Set("run.values=" + value).message()); };
   EXPECT_THAT(error("{quiet: False}"), HasSubstr("quiet: 'False' is neither true nor false"));
   EXPECT_THAT(error("{quiet: off}"), HasSubstr("use true or false"));
-  EXPECT_THAT(error("{quiet: [1]}"), HasSubstr("a mapping of bools, numbers and texts"));
-  EXPECT_THAT(error("{quiet: null}"), HasSubstr("a mapping of bools, numbers and texts"));
+  EXPECT_THAT(error("{quiet: [1]}"), HasSubstr("a mapping of bools, numbers, and strings"));
+  EXPECT_THAT(error("{quiet: null}"), HasSubstr("a mapping of bools, numbers, and strings"));
   EXPECT_THAT(error("{quiet: true, quiet: false}"), HasSubstr("given twice"));
 }
 

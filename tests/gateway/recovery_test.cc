@@ -217,7 +217,7 @@ TEST(Recovery, ANewRunnerFinishesTheRewardedEpisodesOfAnOlderOne) {
     const v1::Episode finished = world.pool.episode(rewarded.episode_id());
     EXPECT_EQ(finished.state(), v1::EPISODE_FINISHED);
     EXPECT_EQ(finished.reward(), 0.75);
-    EXPECT_EQ(finished.detail(), "its runner was started again; its reward had been posted");
+    EXPECT_EQ(finished.detail(), "its runner was restarted; its reward had been posted");
     // A reward of a call is no verdict. It stays in the record.
     const v1::Episode tried_again = world.pool.episode(partly.episode_id());
     EXPECT_EQ(tried_again.state(), v1::EPISODE_FENCED);

@@ -76,7 +76,7 @@ absl::StatusOr<std::vector<FormFile>> ReadForm(std::string_view content_type, st
   for (int parts = 0; !body.starts_with("--"); ++parts) {
     if (parts == kMaxParts) {
       return absl::InvalidArgumentError(
-          absl::StrCat("the form has over ", kMaxParts, " parts: send the files in several forms"));
+          absl::StrCat("the form has more than ", kMaxParts, " parts: send the files in several forms"));
     }
     const size_t headers_end = body.find("\r\n\r\n");
     const size_t end = headers_end == std::string_view::npos ? headers_end : body.find(between, headers_end + 2);

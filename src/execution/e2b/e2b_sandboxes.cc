@@ -107,7 +107,7 @@ absl::StatusOr<std::shared_ptr<HeldSession>> FindSandbox(SessionStore& store, co
   const std::string id(head.Find("e2b-sandbox-id"));
   if (id.empty()) {
     return absl::InvalidArgumentError(
-        "a request to a sandbox names it in E2b-Sandbox-Id: set E2B_SANDBOX_URL for the SDK");
+        "a request to a sandbox needs its id in E2b-Sandbox-Id: set E2B_SANDBOX_URL for the SDK");
   }
   std::shared_ptr<HeldSession> held = store.Find(id);
   // The SDK looks for "was not found".
@@ -175,8 +175,9 @@ absl::StatusOr<OpenRequest> E2bSandboxes::Parse(const std::string& body) {
   INGOT_ASSIGN_OR_RETURN(open.template_name, TextField(request, "templateID", "base"));
   if (open.template_name != "base" && open.template_name != "code-interpreter-v1") {
     if (open.template_name.find(':') == std::string::npos) {
-      return absl::NotFoundError(absl::StrCat("there is no template '", open.template_name,
-                                              "': base, code-interpreter-v1, or an image as `ingot image` names it"));
+      return absl::NotFoundError(
+          absl::StrCat("there is no template '", open.template_name,
+                       "': use base, code-interpreter-v1, or an image as named by `ingot image`"));
     }
     INGOT_ASSIGN_OR_RETURN(open.image, ImageOf(object{{"image", open.template_name}}));
   }

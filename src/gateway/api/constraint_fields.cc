@@ -22,16 +22,16 @@ struct UnheldField {
   const char* name;
   const char* instead;
 };
-constexpr char kNoGrammar[] = "grammars are not read: send a JSON schema, a regular expression or choices";
-constexpr char kNoTags[] = "structural tags are not read: send a JSON schema, or tools with tool_choice";
+constexpr char kNoGrammar[] = "grammars are not supported: send a JSON schema, a regular expression, or choices";
+constexpr char kNoTags[] = "structural tags are not supported: send a JSON schema, or tools with tool_choice";
 constexpr UnheldField kUnheld[] = {
     {"grammar", kNoGrammar},
     {"guided_grammar", kNoGrammar},
     {"ebnf", kNoGrammar},
     {"structural_tag", kNoTags},
-    {"guided_whitespace_pattern", "JSON has the white space that its writer chose"},
-    {"allowed_token_ids", "sampling is not held to ids: use logit_bias"},
-    {"bad_words", "sampling is not kept from words: use logit_bias"},
+    {"guided_whitespace_pattern", "the whitespace of JSON cannot be configured"},
+    {"allowed_token_ids", "sampling cannot be limited to ids: use logit_bias"},
+    {"bad_words", "sampling cannot exclude words: use logit_bias"},
     {"use_beam_search", "answers are sampled"},
     {"logits_processors", "no code of a client's is run"},
     {"truncate_prompt_tokens", "a prompt is never cut: shorten it"},
@@ -41,8 +41,8 @@ constexpr UnheldField kUnheld[] = {
 constexpr UnheldField kUnheldInStructuredOutputs[] = {
     {"grammar", kNoGrammar},
     {"structural_tag", kNoTags},
-    {"whitespace_pattern", "JSON has the white space that its writer chose"},
-    {"disable_any_whitespace", "JSON has the white space that its writer chose"},
+    {"whitespace_pattern", "the whitespace of JSON cannot be configured"},
+    {"disable_any_whitespace", "the whitespace of JSON cannot be configured"},
 };
 // structured_outputs members that have no effect here. Objects are closed unless the schema opens them.
 constexpr const char* kIdle[] = {"disable_fallback", "disable_additional_properties", "backend", "_backend",
@@ -121,7 +121,7 @@ void ReadStructuredOutputs(Fields& body, GatewayRequest& request) {
     const std::string name(key);
     bool known = Lists(kForms, name) || Lists(kIdle, name) || field.is_null();
     for (const UnheldField& unheld : kUnheldInStructuredOutputs) known = known || name == unheld.name;
-    if (!known) fields.Wrong(name, "left out: this constraint is not supported");
+    if (!known) fields.Wrong(name, "omitted: this constraint is not supported");
   }
   body.Fail(fields.status());
 }

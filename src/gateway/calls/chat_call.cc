@@ -227,7 +227,7 @@ absl::Status ChatCall::Outcome() {
   }
   if (!engine_error_.ok()) return base::Annotate(engine_error_, "the engine ended the call");
   if (generation_.finish == v1::FINISH_ABORTED || generation_.finish == v1::FINISH_ERROR) {
-    return absl::UnavailableError("the engine gave up the call: send it again");
+    return absl::UnavailableError("the engine gave up on the call: retry it");
   }
   delivery_->End(generation_);
   echoed_arguments_ = EchoedOf(delivery_->message());

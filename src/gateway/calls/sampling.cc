@@ -161,7 +161,7 @@ absl::Status CheckToolChoice(const text::ChatFormat& format, const GatewayReques
 absl::Status CheckStopIds(const text::Tokenizer& tokenizer, const GatewayRequest& request) {
   for (const int32_t id : request.stop_token_ids) {
     if (id < tokenizer.vocab_size()) continue;
-    return BadRequest("stop_token_ids", absl::StrCat("'stop_token_ids' has ", id, ", and the vocabulary has ",
+    return BadRequest("stop_token_ids", absl::StrCat("'stop_token_ids' has ", id, ", but the vocabulary has ",
                                                      tokenizer.vocab_size(), " tokens"));
   }
   return absl::OkStatus();
@@ -170,7 +170,7 @@ absl::Status CheckStopIds(const text::Tokenizer& tokenizer, const GatewayRequest
 absl::StatusOr<int64_t> ContextOf(const Backend& backend) {
   if (backend.context_length == 0) {
     auto status = backend.engine->Status();
-    if (!status.ok()) return base::Annotate(status.status(), "the engine does not answer");
+    if (!status.ok()) return base::Annotate(status.status(), "the engine does not respond");
     backend.context_length = status->context_length();
   }
   return backend.context_length;

@@ -42,7 +42,7 @@ absl::StatusOr<Episode::Place> Episode::ShutGate(std::chrono::nanoseconds timeou
   resumed.requests = TakeWaiting();
   if (state_ != State::kOpen) return Over();
   return absl::DeadlineExceededError(
-      absl::StrCat("a call of episode ", id(), " is in flight still: a snapshot is taken between two calls"));
+      absl::StrCat("a call of episode ", id(), " is still in progress: a snapshot can only be taken between calls"));
 }
 
 void Episode::OpenGate() {

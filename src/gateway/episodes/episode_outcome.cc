@@ -98,7 +98,7 @@ absl::StatusOr<Episode::End> Episode::StartEnd(const RequestedEnd& asked, std::c
   if (!turns_.Await(clock_, mu_, changed_, clock_.Now() + timeout)) return StillStoring(id());
   if (state_ == State::kOpen && asked.only_uncalled && called_) {
     return ApiError(409, "episode_called", "",
-                    absl::StrCat("episode ", id(), " has made a call, so it is not ended: its client is there"));
+                    absl::StrCat("episode ", id(), " has made a call, so its client is connected and it is not ended"));
   }
   const bool judged = state_ == State::kOpen && asked.finish_if_judged && earned_.has_own();
   const v1::EpisodeState state = judged ? v1::EPISODE_FINISHED : asked.state;
@@ -106,7 +106,7 @@ absl::StatusOr<Episode::End> Episode::StartEnd(const RequestedEnd& asked, std::c
   if (state_ != State::kOpen && (end_.state() != state || end_detail_ != detail)) {
     return ApiError(409, "episode_over", "",
                     absl::StrCat("episode ", id(), " was ended as ", v1::EpisodeState_Name(end_.state()), " (",
-                                 end_detail_, "): it cannot be ended otherwise"));
+                                 end_detail_, "): it cannot be ended with another outcome"));
   }
   std::string rejection = rejection_;
   if (!rejection.empty() && answered_since_ > 0) {

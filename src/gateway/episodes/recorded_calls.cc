@@ -111,7 +111,7 @@ absl::StatusOr<History> HistoryOf(v1::EpisodeTree& tree) {
 absl::StatusOr<int> AddTrunk(datapool::Client& pool, int depth, v1::EpisodeTree& tree) {
   const v1::EpisodeFork& fork = tree.episode().fork();
   if (fork.episode_id().empty()) return 0;
-  if (depth == kMaxTrunks) return absl::DataLossError("an episode has itself as a trunk");
+  if (depth == kMaxTrunks) return absl::DataLossError("an episode is its own trunk");
   v1::GetEpisodeRequest request;
   request.set_episode_id(fork.episode_id());
   request.set_with_calls(true);
@@ -120,7 +120,7 @@ absl::StatusOr<int> AddTrunk(datapool::Client& pool, int depth, v1::EpisodeTree&
                                  [&](const v1::Call& call) { return call.call_id() == fork.call_id(); });
   if (last == trunk.calls().end() && !fork.call_id().empty()) {
     return absl::DataLossError(
-        absl::StrCat("the trunk ", fork.episode_id(), " does not hold call ", fork.call_id(), ", its fork"));
+        absl::StrCat("the trunk ", fork.episode_id(), " does not contain call ", fork.call_id(), ", its fork"));
   }
   const int kept = last == trunk.calls().end() ? 0 : static_cast<int>(last - trunk.calls().begin()) + 1;
   trunk.mutable_calls()->DeleteSubrange(kept, trunk.calls_size() - kept);

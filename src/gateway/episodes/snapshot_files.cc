@@ -21,10 +21,10 @@ absl::Status FileTransfer::Put(const v1::SnapshotFilesPart& part, std::chrono::n
   {
     base::MutexLock lock(mu_);
     while (!done_ && !abandoned_ && buffer_.size() >= kBufferBytes) {
-      if (clock_.Now() >= deadline) return absl::ResourceExhaustedError("the client has not read what it was sent");
+      if (clock_.Now() >= deadline) return absl::ResourceExhaustedError("the client is not reading the files");
       clock_.WaitUntil(emptied_, mu_, deadline);
     }
-    if (done_ || abandoned_) return absl::NotFoundError("the reader of these files is gone");
+    if (done_ || abandoned_) return absl::NotFoundError("the client that requested these files is gone");
     if (part.offset() > received_) return absl::InvalidArgumentError("a part before this one is missing");
     const size_t known = std::min(static_cast<size_t>(received_ - part.offset()), part.data().size());
     buffer_.append(part.data(), known);
@@ -70,7 +70,7 @@ void FileTransfer::BreakIfSilentSince(std::chrono::nanoseconds before) {
     base::MutexLock lock(mu_);
     if (!buffer_.empty() || last_ > before) return;
   }
-  Break(absl::DeadlineExceededError("the runner that holds the snapshot sends nothing"));
+  Break(absl::DeadlineExceededError("the runner that has the snapshot stopped sending"));
 }
 
 absl::StatusOr<std::shared_ptr<FileTransfer>> FileTransfers::Open(std::function<void()> wake) {

@@ -19,12 +19,12 @@ void SnapshotRequests::Post(const std::string& runner, const v1::NextSnapshotRes
 absl::Status SnapshotRequests::Await(const std::string& snapshot_id, std::chrono::nanoseconds deadline) {
   base::MutexLock lock(mu_);
   const auto found = pending_.find(snapshot_id);
-  if (found == pending_.end()) return absl::FailedPreconditionError("its episode has ended meanwhile");
+  if (found == pending_.end()) return absl::FailedPreconditionError("its episode has ended in the meantime");
   const std::string runner = found->second.runner;
   ++found->second.waiters;
   while (true) {
     const auto request = pending_.find(snapshot_id);
-    if (request == pending_.end()) return absl::FailedPreconditionError("its episode has ended meanwhile");
+    if (request == pending_.end()) return absl::FailedPreconditionError("its episode has ended in the meantime");
     const bool over = closed_ || clock_.Now() >= deadline;
     if (!request->second.answer.has_value() && !over) {
       clock_.WaitUntil(changed_, mu_, deadline);
@@ -33,7 +33,7 @@ absl::Status SnapshotRequests::Await(const std::string& snapshot_id, std::chrono
     const std::optional<std::string> answer = request->second.answer;
     if (--request->second.waiters == 0) Settle(request);
     if (!answer.has_value()) {
-      return absl::DeadlineExceededError(absl::StrCat("the runner '", runner, "' has taken no snapshot in time"));
+      return absl::DeadlineExceededError(absl::StrCat("the runner '", runner, "' did not take the snapshot in time"));
     }
     return answer->empty() ? absl::OkStatus() : absl::FailedPreconditionError(*answer);
   }

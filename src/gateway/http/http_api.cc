@@ -329,7 +329,7 @@ http::Work WorkOf(Gateway& gateway, HttpRequest request, Function answer) {
           .busy =
               [&gateway, with_id] {
                 const auto busy =
-                    ApiError(503, "overloaded", "", "too many requests wait for a worker: try again later");
+                    ApiError(503, "overloaded", "", "too many requests are waiting for a worker: try again later");
                 return with_id(Error(busy));
               }};
 }

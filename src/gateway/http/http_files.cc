@@ -29,7 +29,7 @@ class FilesExchange final : public http::Exchange, public std::enable_shared_fro
     if (posted) return;
     {
       base::MutexLock lock(mu_);
-      transfer_ = ApiError(503, "overloaded", "", "too many requests wait for a worker: try again later");
+      transfer_ = ApiError(503, "overloaded", "", "too many requests are waiting for a worker: try again later");
     }
     wake();
   }

@@ -107,7 +107,7 @@ class PassedOn final : public http::Exchange, public std::enable_shared_from_thi
     } else {
       output.reply = reject_(ApiError(
           503, "gateway_lost", "",
-          absl::StrCat(role_, " serves this episode and is gone (", why.message(), "): send the request again")));
+          absl::StrCat(role_, " serves this episode but is gone (", why.message(), "): send the request again")));
     }
     return output;
   }
@@ -134,7 +134,8 @@ class PlacedExchange final : public http::Exchange, public std::enable_shared_fr
         [self = shared_from_this(), body = std::move(body), wake]() mutable { self->Go(std::move(body), wake); });
     if (queued) return;
     base::MutexLock lock(mu_);
-    reply_ = parts_.reject(ApiError(503, "overloaded", "", "too many requests wait for a worker: try again later"));
+    reply_ =
+        parts_.reject(ApiError(503, "overloaded", "", "too many requests are waiting for a worker: try again later"));
     wake();
   }
 

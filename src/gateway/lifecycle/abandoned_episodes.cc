@@ -8,14 +8,14 @@ namespace {
 
 // Returns the end for an episode whose runner was restarted.
 Episode::RequestedEnd LostRunner() {
-  return {.state = v1::EPISODE_FENCED, .detail = "its runner was started again", .finish_if_judged = true};
+  return {.state = v1::EPISODE_FENCED, .detail = "its runner was restarted", .finish_if_judged = true};
 }
 
 // Does not return FAILED_PRECONDITION, which would mean that the run is over.
 absl::Status RunnerReplaced(const std::string& runner) {
   return absl::AbortedError(absl::StrCat("runner '", base::Printable(runner, {.max_bytes = 80}),
-                                         "' was started again, so its earlier start can open no more episodes. If the "
-                                         "earlier start still runs, stop it or rename one of them"));
+                                         "' was started again, so the earlier instance can no longer open episodes. If "
+                                         "it is still running, stop it or rename one of them"));
 }
 
 }  // namespace
@@ -25,7 +25,7 @@ absl::Status AbandonedEpisodes::EndEarlier(const std::string& runner, const std:
   if (start == Incarnations::Start::kPast) return RunnerReplaced(runner);
   if (start == Incarnations::Start::kSame) return absl::OkStatus();
   if (const absl::Status taken = TakeFromOthers(runner, incarnation); !taken.ok()) {
-    INGOT_LOG(warn, "abandoned episodes of other gateways are not ended: {}", taken.ToString());
+    INGOT_LOG(warn, "abandoned episodes at other gateways could not be ended: {}", taken.ToString());
   }
   const OpenEpisodes::Abandoned abandoned = open_.AbandonedBy(runner, incarnation);
   for (const std::shared_ptr<Episode>& episode : abandoned.episodes) {

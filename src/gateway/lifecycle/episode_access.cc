@@ -19,13 +19,14 @@ absl::StatusOr<std::shared_ptr<Episode>> EpisodeAccess::FindByKey(const std::str
     return ApiError(404, "episode_not_found", "", "there is no such episode");
   }
   if (key.empty()) {
-    return ApiError(401, "invalid_api_key", "", "the key of the episode's owner is needed: Authorization: Bearer KEY");
+    return ApiError(401, "invalid_api_key", "",
+                    "this request needs the episode owner's key: Authorization: Bearer KEY");
   }
   const KeyHashes hashes(key);
   if (!core_.admin_key.Is(key) && hashes.as_owner != known.key_hash) {
     return ApiError(403, "invalid_api_key", "",
                     hashes.as_caller == known.key_hash
-                        ? "this key of the episode calls models only: rewarding and ending it needs its owner's"
+                        ? "this key can only call models: use the owner's key to reward or end the episode"
                         : "the API key is not this episode's");
   }
   if (known.open == nullptr) return EpisodeOver(episode_id, known.visible_detail);
@@ -34,7 +35,7 @@ absl::StatusOr<std::shared_ptr<Episode>> EpisodeAccess::FindByKey(const std::str
 
 absl::StatusOr<std::shared_ptr<Episode>> EpisodeAccess::FindForCall(const Caller& caller) {
   if (core_.admin_key.Is(caller.api_key)) {
-    return ApiError(403, "invalid_api_key", "", "the admin key calls no model: send an episode's key");
+    return ApiError(403, "invalid_api_key", "", "the admin key cannot call models: send an episode's key");
   }
   const int64_t losses = open_.losses();
   INGOT_ASSIGN_OR_RETURN(const std::string elsewhere, placement_.Place(caller));
@@ -51,7 +52,8 @@ absl::StatusOr<std::shared_ptr<Episode>> EpisodeAccess::FindForCall(const Caller
                       "no API key was sent: send the episode's key (Authorization: Bearer KEY), or call /s/KEY/v1");
     }
     if (hashes.as_owner != known.key_hash && hashes.as_caller != known.key_hash) {
-      return ApiError(403, "invalid_api_key", "", "the API key is not for the URL's episode: send that episode's key");
+      return ApiError(403, "invalid_api_key", "",
+                      "the API key does not belong to the URL's episode: send that episode's key");
     }
     if (known.open == nullptr) return EpisodeOver(caller.episode, known.visible_detail);
     return known.open;

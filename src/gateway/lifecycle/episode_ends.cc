@@ -48,7 +48,7 @@ v1::EpisodeEndResponse ResponseTo(const std::string& rejection) {
 absl::Status EpisodeEnds::RewardEpisode(const v1::EpisodeRewardRequest& request,
                                         const std::function<bool()>& client_gone) {
   if (!request.has_reward() && request.signals().empty() && request.facts().empty() && request.call_rewards().empty()) {
-    return BadRequest("reward", "there is neither 'reward' nor 'signals' nor 'facts' nor the reward of a call");
+    return BadRequest("reward", "the request has none of 'reward', 'signals', 'facts', and call rewards");
   }
   INGOT_ASSIGN_OR_RETURN(auto episode, access_.FindByKey(request.episode_id(), request.api_key()));
   INGOT_RETURN_IF_ERROR(CheckRewards(request));
@@ -76,7 +76,7 @@ absl::Status EpisodeEnds::RewardEpisode(const v1::EpisodeRewardRequest& request,
 
 absl::StatusOr<v1::EpisodeEndResponse> EpisodeEnds::EndEpisode(const v1::EpisodeEndRequest& request) {
   if (!tree::IsEnd(request.state())) {
-    return BadRequest("status", "an episode ends as finished, failed, infrastructure_failed, fenced or forked");
+    return BadRequest("status", "'status' must be finished, failed, infrastructure_failed, fenced, or forked");
   }
   INGOT_RETURN_IF_ERROR(CheckText("detail", request.detail()));
   INGOT_RETURN_IF_ERROR(CheckText("cause", request.cause()));
@@ -89,7 +89,8 @@ absl::StatusOr<v1::EpisodeEndResponse> EpisodeEnds::EndEpisode(const v1::Episode
     const bool by_default = request.has_unless_rewarded() && same &&
                             ended->detail == base::CutText(request.unless_rewarded().detail(), kMaxDetail);
     if (by_default || (same && ended->detail == detail)) return ResponseTo(ended->rejection);
-    return ApiError(409, "episode_over", "", absl::StrCat("episode ", request.episode_id(), " was ended otherwise"));
+    return ApiError(409, "episode_over", "",
+                    absl::StrCat("episode ", request.episode_id(), " has already ended with another outcome"));
   }
   if (request.state() == v1::EPISODE_FORKED && (*episode)->record().limits().fork_at() == 0) {
     return BadRequest("status", "only a trunk ends as forked, and this episode is not a trunk");
@@ -98,7 +99,7 @@ absl::StatusOr<v1::EpisodeEndResponse> EpisodeEnds::EndEpisode(const v1::Episode
       .state = request.state(), .detail = detail, .cause = base::CutText(request.cause(), kMaxCause)};
   if (request.has_unless_rewarded()) {
     if (request.state() != v1::EPISODE_FINISHED) {
-      return BadRequest("unless_rewarded", "only a finished episode has an outcome in place of a reward");
+      return BadRequest("unless_rewarded", "only a finished episode can have an outcome instead of a reward");
     }
     INGOT_RETURN_IF_ERROR(CheckDefault(request.unless_rewarded()));
     asked.unless_rewarded = request.unless_rewarded();
@@ -257,7 +258,7 @@ void EpisodeEnds::EndDue() {
     const absl::Status queued = core_.workers.TryPost([this, due] {
       const absl::Status status = End(due.episode, due.asked, due.episode->session()).status();
       if (!status.ok() && due.tries % kReportTries == 1) {
-        INGOT_LOG(warn, "episode {} could not be ended, tried again each second: {}", due.episode->id(),
+        INGOT_LOG(warn, "episode {} could not be ended; retrying every second: {}", due.episode->id(),
                   status.ToString());
       }
       open_.ReleaseDueEnd(due.episode->id());

@@ -31,7 +31,7 @@ absl::StatusOr<v1::EpisodeSnapshotResponse> Snapshots::SnapshotEpisode(const v1:
   if (episode->record().runner().empty()) {
     return ApiError(409, "no_room", "",
                     absl::StrCat("the agent of episode ", episode->id(),
-                                 " was started elsewhere: Ingot holds neither its folder nor its HOME"));
+                                 " was started elsewhere, so Ingot has neither its folder nor its HOME"));
   }
   if (episode->record().purpose() != v1::PURPOSE_TRAIN) {
     return ApiError(409, "no_group", "", "only training episodes can be forked");
@@ -106,7 +106,7 @@ absl::Status Snapshots::SendSnapshotFiles(const v1::SnapshotFilesPart& part) {
   INGOT_RETURN_IF_ERROR(core_.admin_key.Check(part.admin_key()));
   const auto transfer = transfers_.Find(part.transfer_id());
   snapshot_requests_.ForgetTransfer(part.transfer_id());
-  if (transfer == nullptr) return absl::NotFoundError("the reader of these files is gone");
+  if (transfer == nullptr) return absl::NotFoundError("the client that requested these files is gone");
   return transfer->Put(part, kRoomWait);
 }
 

@@ -35,8 +35,8 @@ absl::Status Fencing::CheckServed(const std::shared_ptr<Episode>& episode) {
   }
   if (!stored.ok()) {
     return ApiError(503, "pool_unreachable", "",
-                    absl::StrCat("the pool cannot say whether this gateway still serves episode ", episode->id(), " (",
-                                 stored.status().message(), "): send the request again"));
+                    absl::StrCat("cannot check in the pool whether this gateway still serves episode ", episode->id(),
+                                 " (", stored.status().message(), "): send the request again"));
   }
   const v1::Episode& record = stored->episode();
   const bool served =

@@ -84,12 +84,12 @@ absl::StatusOr<v1::ServesResponse> Placement::Ask(const std::string& role, const
     base::MutexLock lock(mu_);
     const auto silent = silent_until_.find(role);
     if (silent != silent_until_.end() && clock.Now() < silent->second) {
-      return absl::UnavailableError(role + " did not answer a moment ago");
+      return absl::UnavailableError(role + " did not respond a moment ago");
     }
   }
   auto answer = core_.parts.peers->Serves(role, question);
   if (answer.ok()) return answer;
-  INGOT_LOG(warn, "{} does not answer; this gateway takes over its episodes as requests for them arrive: {}", role,
+  INGOT_LOG(warn, "{} does not respond; this gateway takes over its episodes as requests for them arrive: {}", role,
             std::string(answer.status().message()));
   base::MutexLock lock(mu_);
   silent_until_[role] = clock.Now() + kSilence;

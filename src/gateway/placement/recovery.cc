@@ -44,7 +44,7 @@ absl::Status Recovery::Recover(const std::string& gone) {
 
 absl::Status Recovery::EndUnread(const v1::Episode& episode, const absl::Status& why) {
   if (base::IsTransientOrMoved(why)) return why;  // for example on a full disk; it may be readable later
-  INGOT_LOG(error, "open episode {} cannot be read, and its sample is tried again: {}", episode.episode_id(),
+  INGOT_LOG(error, "open episode {} cannot be read, so its sample is retried: {}", episode.episode_id(),
             why.ToString());
   v1::StoreEndRequest end;
   end.set_episode_id(episode.episode_id());

@@ -6,7 +6,7 @@
 namespace ingot::reward {
 
 void Bind(base::Schema& schema, CompletionTimeOptions& o) {
-  schema.Field("correct_above", &o.correct_above, "an outcome above it is correct");
+  schema.Field("correct_above", &o.correct_above, "an outcome above this is correct");
 }
 
 absl::StatusOr<std::vector<absl::StatusOr<TermResult>>> CompletionTimeTerm::Judge(const GroupFacts& group) const {

@@ -20,17 +20,17 @@ int64_t AddedTokens(const CallFacts& call, const std::map<std::string, const Cal
 }  // namespace
 
 void Bind(base::Schema& schema, EffortOptions& o) {
-  schema.Field("k", &o.k, "how early the penalty flattens, per thousand tokens", base::Positive());
-  schema.Field("q", &o.q, "0 is linear, 1 logarithmic", base::InRange(0, 10));
+  schema.Field("k", &o.k, "rate at which the penalty flattens, per thousand tokens", base::Positive());
+  schema.Field("q", &o.q, "shape of the penalty; 0: linear, 1: logarithmic", base::InRange(0, 10));
   schema.Field("thinking", &o.thinking, "weight of thinking tokens", base::NotNegative());
-  schema.Field("tool_call", &o.tool_call, "weight of tokens of tool calls", base::NotNegative());
-  schema.Field("tool_output", &o.tool_output, "weight of tokens of tools' results", base::NotNegative());
-  schema.Field("final_text", &o.final_text, "weight of tokens of other text", base::NotNegative());
-  schema.Field("call_weight", &o.call_weight, "thousands of tokens that a tool call counts for", base::NotNegative());
-  schema.Field("turn_weight", &o.turn_weight, "thousands of tokens that a turn counts for", base::NotNegative());
-  schema.Field("correct_above", &o.correct_above, "an outcome above it is correct");
+  schema.Field("tool_call", &o.tool_call, "weight of tokens in tool calls", base::NotNegative());
+  schema.Field("tool_output", &o.tool_output, "weight of tokens in tool results", base::NotNegative());
+  schema.Field("final_text", &o.final_text, "weight of tokens in other text", base::NotNegative());
+  schema.Field("call_weight", &o.call_weight, "thousands of tokens that each tool call counts as", base::NotNegative());
+  schema.Field("turn_weight", &o.turn_weight, "thousands of tokens that each turn counts as", base::NotNegative());
+  schema.Field("correct_above", &o.correct_above, "an outcome above this is correct");
   schema.Choice("charge_wrong", &o.charge_wrong, {"most", "own"},
-                "a wrong episode pays the group's largest cost, or its own");
+                "cost of a wrong episode: most: the group's largest cost; own: its own cost");
 }
 
 double EffortCost(double x, double k, double q) {

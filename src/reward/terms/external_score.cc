@@ -13,11 +13,12 @@ absl::Status ExternalOptions::Validate() const {
 }
 
 void Bind(base::Schema& schema, ExternalOptions& o) {
-  schema.Field("url", &o.url, "the server that scores episodes");
-  schema.Field("group", &o.group, "one request for all episodes of a group; it answers a list of scores");
-  schema.Field("timeout_s", &o.timeout_s, "seconds of one request", base::LeftOpen(0, 86400));
-  schema.Field("tries", &o.tries, "requests for an episode, or a group, while none is answered", base::AtLeast(1));
-  schema.Field("concurrency", &o.concurrency, "requests at a time for one group", base::AtLeast(1));
+  schema.Field("url", &o.url, "URL of the server that scores episodes");
+  schema.Field("group", &o.group, "send one request per group, which returns a list of scores");
+  schema.Field("timeout_s", &o.timeout_s, "timeout of one request, in seconds", base::LeftOpen(0, 86400));
+  schema.Field("tries", &o.tries, "maximum number of requests for an episode or group until one gets a response",
+               base::AtLeast(1));
+  schema.Field("concurrency", &o.concurrency, "maximum number of concurrent requests per group", base::AtLeast(1));
 }
 
 absl::StatusOr<std::string> ExternalTerm::Ask(const std::string& json) const {

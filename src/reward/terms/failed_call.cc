@@ -28,9 +28,9 @@ absl::StatusOr<TermResult> FailedCallTerm::Of(const EpisodeFacts& episode) const
     const auto call = std::find_if(episode.calls.begin(), episode.calls.end(),
                                    [&](const CallFacts& one) { return one.policy && Names(entry, *one.record); });
     if (call == episode.calls.end()) {
-      return absl::InvalidArgumentError(absl::StrCat("fact 'failed_calls' names ", base::PrintJson(entry),
-                                                     ", which is not a call of the policy: give a turn, the id of a "
-                                                     "call or the id of a tool call"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("fact 'failed_calls' names ", base::PrintJson(entry),
+                       ", which is not a call of the policy: use a turn, a call's id, or a tool call's id"));
     }
     result.calls[call->id()] = -1 / static_cast<double>(episode.policy_calls());
   }

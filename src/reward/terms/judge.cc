@@ -62,16 +62,15 @@ absl::Status JudgeOptions::Validate() const {
 
 void Bind(base::Schema& schema, JudgeOptions& o) {
   schema.Field("url", &o.server.url,
-               "base URL of a server of OpenAI's chat completions; empty: judge.model is of gateway.models");
-  schema.Field("model", &o.server.model, "the model's name there");
+               "base URL of a server for OpenAI's chat completions; empty: judge.model is in gateway.models");
+  schema.Field("model", &o.server.model, "name of the judge's model");
   schema.Field("key_file", &o.server.key_file, "file with the bearer key; empty: none is sent");
-  schema.Field("timeout_s", &o.server.timeout_s, "seconds of one request", base::LeftOpen(0, 86400));
-  schema.Field("max_tokens", &o.server.max_tokens, "tokens of one answer", base::AtLeast(1));
-  schema.Field("rubrics", &o.rubrics, "one question each; the value is the mean of their scores");
-  schema.Field("question_field", &o.question_field, "the task's field with the question");
-  schema.Field("reference_field", &o.reference_field,
-               "the task's field with the right answer; empty: the judge sees none");
-  schema.Field("concurrency", &o.concurrency, "requests at a time for one group", base::AtLeast(1));
+  schema.Field("timeout_s", &o.server.timeout_s, "timeout of one request, in seconds", base::LeftOpen(0, 86400));
+  schema.Field("max_tokens", &o.server.max_tokens, "maximum number of tokens in an answer", base::AtLeast(1));
+  schema.Field("rubrics", &o.rubrics, "questions for the judge; the value is the mean of their scores");
+  schema.Field("question_field", &o.question_field, "task field with the question");
+  schema.Field("reference_field", &o.reference_field, "task field with the correct answer; empty: the judge sees none");
+  schema.Field("concurrency", &o.concurrency, "maximum number of concurrent requests per group", base::AtLeast(1));
 }
 
 absl::StatusOr<JudgeVerdict> JudgeTerm::VerdictOf(const JudgeCase& one) const {
@@ -88,7 +87,8 @@ absl::StatusOr<JudgeVerdict> JudgeTerm::VerdictOf(const JudgeCase& one) const {
     if (verdict.ok()) {
       const absl::Status kept = verdicts_->Add(key, *verdict);
       if (!kept.ok())
-        INGOT_LOG(warn, "cannot store a verdict, so a judge may be asked again: {}", std::string(kept.message()));
+        INGOT_LOG(warn, "cannot store a verdict, so the judge may have to score again: {}",
+                  std::string(kept.message()));
       return verdict;
     }
     fault = absl::Status(verdict.status().code(),

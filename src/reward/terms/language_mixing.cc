@@ -29,12 +29,14 @@ std::set<std::string> ScriptsOfTask(const v1::Task& task) {
 absl::Status LanguageMixingOptions::Validate() const {
   if (language.empty() || !ScriptsOf(language).empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("language_mixing.language is '", language, "': empty or one of ", KnownLanguages()));
+      absl::StrCat("language_mixing.language is '", language, "': it must be empty or one of ", KnownLanguages()));
 }
 
 void Bind(base::Schema& schema, LanguageMixingOptions& o) {
-  schema.Field("language", &o.language, "ISO 639-1 code; empty: the scripts of the task's strings");
-  schema.Field("allowed", &o.allowed, "share of foreign letters without a penalty", base::RightOpen(0, 1));
+  schema.Field("language", &o.language,
+               "ISO 639-1 code of the allowed language; empty: the scripts that the task's strings use");
+  schema.Field("allowed", &o.allowed, "share of letters from other scripts that gets no penalty",
+               base::RightOpen(0, 1));
 }
 
 absl::StatusOr<TermResult> LanguageMixingTerm::Of(const EpisodeFacts& episode) const {

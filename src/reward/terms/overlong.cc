@@ -14,7 +14,8 @@ absl::Status OverlongOptions::Validate() const {
 
 void Bind(base::Schema& schema, OverlongOptions& o) {
   schema.Field("max_tokens", &o.max_tokens, "an episode with more sampled tokens gets -1", base::AtLeast(1));
-  schema.Field("soft_tokens", &o.soft_tokens, "tokens below it in which the penalty grows", base::AtLeast(1));
+  schema.Field("soft_tokens", &o.soft_tokens, "number of tokens below max_tokens over which the penalty grows",
+               base::AtLeast(1));
 }
 
 absl::StatusOr<TermResult> OverlongTerm::Of(const EpisodeFacts& episode) const {

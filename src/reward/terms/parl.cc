@@ -9,7 +9,7 @@
 namespace ingot::reward {
 
 void Bind(base::Schema& schema, ParlParallelOptions& o) {
-  schema.Field("cap", &o.cap, "parallel sub-agents that earn the full reward", base::AtLeast(1));
+  schema.Field("cap", &o.cap, "number of parallel sub-agents for the full reward", base::AtLeast(1));
 }
 
 absl::StatusOr<TermResult> ParlParallelTerm::Of(const EpisodeFacts& episode) const {
@@ -38,13 +38,13 @@ absl::StatusOr<TermResult> ParlFinishTerm::Of(const EpisodeFacts& episode) const
 
 absl::Status CriticalStepsOptions::Validate() const {
   if (budget > 0 || !field.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError("critical_steps has neither a budget nor a field of the task with one");
+  return absl::InvalidArgumentError("critical_steps needs a budget, or a task field with one");
 }
 
 void Bind(base::Schema& schema, CriticalStepsOptions& o) {
-  schema.Field("budget", &o.budget, "budget of tasks that do not set one; 0: such tasks are errors",
+  schema.Field("budget", &o.budget, "budget for tasks that do not set one; 0: such tasks are errors",
                base::NotNegative());
-  schema.Field("field", &o.field, "the task's field with its own budget");
+  schema.Field("field", &o.field, "task field with the task's own budget");
 }
 
 absl::StatusOr<int64_t> CriticalStepsTerm::BudgetOf(const v1::Task& task) const {

@@ -10,8 +10,8 @@
 namespace ingot::reward {
 
 void Bind(base::Schema& schema, RepetitionOptions& o) {
-  schema.Field("ngram", &o.ngram, "ids that count as one repeated phrase", base::AtLeast(1));
-  schema.Field("allowed", &o.allowed, "share of repeats without a penalty", base::RightOpen(0, 1));
+  schema.Field("ngram", &o.ngram, "length of a repeated phrase, in tokens", base::AtLeast(1));
+  schema.Field("allowed", &o.allowed, "share of repeats that gets no penalty", base::RightOpen(0, 1));
 }
 
 absl::StatusOr<TermResult> RepetitionTerm::Of(const EpisodeFacts& episode) const {

@@ -114,17 +114,21 @@ absl::StatusOr<TermResult> ValueOf(const EpisodeFacts& episode, const WantedIds&
 
 absl::Status RetrievalOptions::Validate() const {
   if (!relevant_field.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError("retrieval.relevant_field is empty: set it to the task's field of relevant ids");
+  return absl::InvalidArgumentError(
+      "retrieval.relevant_field is empty: set it to the task field with the relevant ids");
 }
 
 void Bind(base::Schema& schema, RetrievalOptions& o) {
-  schema.Field("beta", &o.beta, "of F_beta in the first epoch", base::LeftOpen(0, 1000));
-  schema.Field("beta_end", &o.beta_end, "of F_beta in the last epoch", base::LeftOpen(0, 1000));
-  schema.Field("epochs", &o.epochs, "equal parts of the run; 1: beta throughout", base::AtLeast(1));
-  schema.Field("answer_bonus", &o.answer_bonus, "for a returned chunk that holds the answer", base::InRange(0, 1e6));
+  schema.Field("beta", &o.beta, "beta of F_beta in the first epoch", base::LeftOpen(0, 1000));
+  schema.Field("beta_end", &o.beta_end, "beta of F_beta in the last epoch", base::LeftOpen(0, 1000));
+  schema.Field("epochs", &o.epochs,
+               "number of equal parts of the run over which beta moves to beta_end; 1: beta throughout",
+               base::AtLeast(1));
+  schema.Field("answer_bonus", &o.answer_bonus, "bonus for a returned chunk that contains the answer",
+               base::InRange(0, 1e6));
   schema.Field("floor", &o.floor, "penalties never lower the value below this", base::InRange(0, 1));
-  schema.Field("relevant_field", &o.relevant_field, "the task's field of relevant ids");
-  schema.Field("answer_field", &o.answer_field, "the task's field of ids that hold the answer");
+  schema.Field("relevant_field", &o.relevant_field, "task field with the relevant ids");
+  schema.Field("answer_field", &o.answer_field, "task field with the ids of chunks that contain the answer");
 }
 
 double RetrievalTerm::BetaAt(int64_t version, int64_t total_steps) const {

@@ -55,13 +55,14 @@ absl::Status AddCall(const ScoredCall& call, TermResult& result) {
 
 absl::Status TeacherOptions::Validate() const {
   if (!model.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError("teacher.model is empty: set it to a model of gateway.models");
+  return absl::InvalidArgumentError("teacher.model is empty: set it to a model in gateway.models");
 }
 
 void Bind(base::Schema& schema, TeacherOptions& o) {
-  schema.Field("model", &o.model, "a model of gateway.models, pinned or external, with the policy's tokenizer");
-  schema.Field("timeout_s", &o.timeout_s, "seconds of scoring one call", base::LeftOpen(0, 86400));
-  schema.Field("concurrency", &o.concurrency, "calls scored at a time for one group", base::AtLeast(1));
+  schema.Field("model", &o.model, "model in gateway.models, pinned or external, that has the policy's tokenizer");
+  schema.Field("timeout_s", &o.timeout_s, "timeout for scoring one call, in seconds", base::LeftOpen(0, 86400));
+  schema.Field("concurrency", &o.concurrency, "maximum number of calls scored concurrently per group",
+               base::AtLeast(1));
 }
 
 absl::Status TeacherTerm::CheckTokenizer(const GroupFacts& group) const {

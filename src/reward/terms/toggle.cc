@@ -8,11 +8,10 @@
 namespace ingot::reward {
 
 void Bind(base::Schema& schema, ToggleOptions& o) {
-  schema.Field("lambda", &o.lambda, "mean outcome of a group from which on the budget binds");
-  schema.Field("rho", &o.rho, "percentile of the lengths of correct answers that is the budget",
-               base::LeftOpen(0, 100));
-  schema.Field("min_correct", &o.min_correct, "correct answers that the estimate needs", base::AtLeast(1));
-  schema.Field("correct_above", &o.correct_above, "an outcome above it is correct");
+  schema.Field("lambda", &o.lambda, "minimum mean outcome of a group at which the budget applies");
+  schema.Field("rho", &o.rho, "percentile of correct answers' lengths that becomes the budget", base::LeftOpen(0, 100));
+  schema.Field("min_correct", &o.min_correct, "minimum number of correct answers for an estimate", base::AtLeast(1));
+  schema.Field("correct_above", &o.correct_above, "an outcome above this is correct");
 }
 
 std::optional<double> ToggleTerm::BudgetOf(const GroupFacts& group) const {

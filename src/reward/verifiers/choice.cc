@@ -82,7 +82,7 @@ absl::StatusOr<std::unique_ptr<const Verifier>> MakeChoice(const VerifierOptions
   const std::set<char> different(choices.begin(), choices.end());
   if (!letters || choices.size() < 2 || different.size() != choices.size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("verifier.choice.choices is '", choices, "': 2 to 26 different letters A to Z"));
+        absl::StrCat("verifier.choice.choices is '", choices, "': it must be 2 to 26 different letters from A to Z"));
   }
   return std::make_unique<ChoiceVerifier>(options, std::move(expected));
 }

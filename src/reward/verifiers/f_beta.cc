@@ -29,7 +29,7 @@ absl::StatusOr<std::set<std::string>> IdsOf(const std::string& text) {
     } else if (item.is_number()) {
       ids.insert(base::PrintJson(item));
     } else {
-      return absl::InvalidArgumentError("a list with other values than strings and numbers");
+      return absl::InvalidArgumentError("a list with values that are not strings or numbers");
     }
   }
   return ids;

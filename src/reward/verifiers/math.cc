@@ -169,7 +169,8 @@ class MathVerifier final : public ExpectedVerifier {
     }
     INGOT_RETURN_IF_ERROR(compared.status());
     if (compared->answer_unreadable) return Malformed(words + ": no mathematics in the answer");
-    Verdict verdict = Judged(compared->equal, compared->killed ? words + ": past the limit of time or memory" : words);
+    Verdict verdict = Judged(compared->equal,
+                             compared->killed ? words + ": the comparison exceeded its time or memory limit" : words);
     verdict.signals["verifier_timeout"] = compared->killed ? 1 : 0;
     return verdict;
   }

@@ -131,8 +131,8 @@ class LineWorkers::Process {
 
   // Waits for the socket for at most kCancelCheck. Returns DEADLINE_EXCEEDED or CANCELLED if that applies.
   absl::Status Await(short events, Deadline deadline, const sandbox::Cancellation* cancel) const {
-    if (cancel != nullptr && cancel->cancelled()) return absl::CancelledError("the question was cancelled");
-    if (std::chrono::steady_clock::now() >= deadline) return absl::DeadlineExceededError("it did not answer in time");
+    if (cancel != nullptr && cancel->cancelled()) return absl::CancelledError("the request was cancelled");
+    if (std::chrono::steady_clock::now() >= deadline) return absl::DeadlineExceededError("it did not respond in time");
     pollfd ready{.fd = near_.get(), .events = events, .revents = 0};
     poll(&ready, 1, static_cast<int>(kCancelCheck.count()));
     return absl::OkStatus();
@@ -175,7 +175,7 @@ absl::StatusOr<std::unique_ptr<LineWorkers::Process>> LineWorkers::Acquire(sandb
   {
     base::MutexLock lock(mu_);
     while (busy_ >= options_.processes) {
-      if (cancel != nullptr && cancel->cancelled()) return absl::CancelledError("the question was cancelled");
+      if (cancel != nullptr && cancel->cancelled()) return absl::CancelledError("the request was cancelled");
       changed_.WaitFor(mu_, kCancelCheck);
     }
     ++busy_;

@@ -34,7 +34,7 @@ absl::StatusOr<std::string> HeadersOf(const std::vector<std::string>& lines) {
     const std::string name = absl::AsciiStrToLower(lines[i].substr(0, colon));
     const std::string value(absl::StripAsciiWhitespace(lines[i].substr(colon + 1)));
     if (name == "transfer-encoding" || (name == "content-length" && value != "0")) {
-      return Wrong("a request with a body; only GET, HEAD and CONNECT pass");
+      return Wrong("the request has a body; only GET, HEAD, and CONNECT are allowed");
     }
     if (name == "content-length" || std::find(kOfConnection.begin(), kOfConnection.end(), name) != kOfConnection.end())
       continue;
@@ -49,7 +49,7 @@ absl::StatusOr<EgressRequest> ParseEgressHead(std::string_view head) {
   const std::vector<std::string> lines = absl::StrSplit(base::View(head), "\r\n");
   const std::vector<std::string> words = absl::StrSplit(lines[0], ' ');
   if (words.size() != 3 || !words[2].starts_with("HTTP/1.") || HasControls(lines[0]))
-    return Wrong("no request of HTTP 1");
+    return Wrong("not an HTTP/1 request");
   EgressRequest request;
   const std::string& target = words[1];
   if (words[0] == "CONNECT") {
@@ -63,7 +63,7 @@ absl::StatusOr<EgressRequest> ParseEgressHead(std::string_view head) {
   const std::string rest = target.substr(kScheme.size());
   const size_t slash = std::min(rest.find_first_of("/?"), rest.size());
   std::string authority = rest.substr(0, slash);
-  if (authority.find('@') != std::string::npos) return Wrong("the target of the request has a user");
+  if (authority.find('@') != std::string::npos) return Wrong("the target of the request contains a user name");
   if (authority.rfind(':') == std::string::npos || authority.ends_with(']')) authority += ":80";
   INGOT_ASSIGN_OR_RETURN(request.host, ParseHostPort(authority));
   INGOT_ASSIGN_OR_RETURN(const std::string headers, HeadersOf(lines));

@@ -242,8 +242,8 @@ void EgressProxy::Accept() {
 absl::Status EgressProxy::Reject(const std::string& what) {
   base::MutexLock lock(mu_);
   Note(what, rejected_);
-  return absl::PermissionDeniedError(absl::StrCat(
-      what, " is not reached from builds; agents.image_build_hosts (--build-host) lists the hosts that are"));
+  return absl::PermissionDeniedError(
+      absl::StrCat(what, " may not be reached from builds; add it to agents.image_build_hosts (--build-host)"));
 }
 
 absl::StatusOr<Fd> EgressProxy::Connect(const HostPort& host) {

@@ -53,7 +53,7 @@ absl::StatusOr<ScopedFreeze> Freezer::Freeze(std::chrono::milliseconds timeout) 
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   auto again = std::chrono::steady_clock::now() + kOneTry;
   while (!IsFrozen()) {
-    if (IsLetGo()) return absl::UnavailableError("the command ended while the snapshot began: take it again");
+    if (IsLetGo()) return absl::UnavailableError("the command ended while the snapshot was starting: take it again");
     const auto now = std::chrono::steady_clock::now();
     if (now >= deadline) {
       return absl::UnavailableError(absl::StrCat("a process of the sandbox did not freeze within ", timeout.count(),

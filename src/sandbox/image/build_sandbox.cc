@@ -122,15 +122,14 @@ std::optional<Report> TakeReport(const Fd& socket) {
 absl::StatusOr<BuildSandbox> BuildSandbox::Make(const std::string& store, const EgressList& hosts) {
   if (geteuid() != 0) {
     return absl::FailedPreconditionError(
-        "the sandbox of a build needs root, for a range of uids; build the image elsewhere, and name its archive "
+        "building an image needs root, for a range of uids; build the image elsewhere, and name its archive "
         "(oci-archive:FILE)");
   }
   BuildSandbox sandbox(hosts);
   auto groups = ControlGroups::Make();
   if (!groups.ok()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the sandbox of a build needs control groups, which this machine does not allow (",
-                     groups.status().message(), ")"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "building an image needs control groups, which this machine does not allow (", groups.status().message(), ")"));
   }
   sandbox.groups_ = *std::move(groups);
   INGOT_ASSIGN_OR_RETURN(ControlGroup group, sandbox.groups_->NewGroup(kTotals));
@@ -146,7 +145,7 @@ absl::Status BuildSandbox::TakeIds(const std::string& store) {
   INGOT_RETURN_IF_ERROR(ranges.status());
   ranges_ = *std::move(ranges);
   INGOT_ASSIGN_OR_RETURN(const int64_t number, ranges_->Acquire());
-  if (number > kMaxRanges) return absl::ResourceExhaustedError("all ranges of uids for builds are taken");
+  if (number > kMaxRanges) return absl::ResourceExhaustedError("all uid ranges for builds are in use: try again later");
   first_id_ = kFirstId + static_cast<uint32_t>(number - 1) * kIds;
   return absl::OkStatus();
 }
@@ -170,7 +169,7 @@ absl::Status BuildSandbox::AwaitIsolation(const Fd& socket) {
       return absl::UnavailableError("the first process of a build died before its sandbox was ready");
     if (report->failure.step != LaunchStep::kNone) {
       return absl::FailedPreconditionError(
-          absl::StrCat("this machine does not allow the sandbox of a build (", DescribeFailure(report->failure), ")"));
+          absl::StrCat("this machine does not allow the sandbox for a build (", DescribeFailure(report->failure), ")"));
     }
     if (!report->descriptor.valid()) return absl::UnavailableError("a process of a build sent no descriptor");
     if (i == 0) {

@@ -91,7 +91,7 @@ absl::StatusOr<std::string> DigestOf(const std::string& layout) {
   INGOT_ASSIGN_OR_RETURN(const base::json::value index, base::ParseJson(ReadText(layout + "/index.json")));
   const base::json::value* const manifests = base::Find(index, "manifests");
   if (manifests == nullptr || !manifests->is_array() || manifests->get_array().empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(layout, " does not hold an image"));
+    return absl::InvalidArgumentError(absl::StrCat(layout, " does not contain an image"));
   }
   const base::json::value* const digest = base::Find(manifests->get_array()[0], "digest");
   if (digest == nullptr || !digest->is_string()) return absl::InvalidArgumentError("an image without a digest");

@@ -138,8 +138,8 @@ absl::Status RemoveImages(const std::string& root, const std::vector<std::string
     if (!users.valid()) return ErrnoStatus(errno, absl::StrCat("cannot open ", root, kUsers));
     if (flock(users.get(), LOCK_EX | LOCK_NB) != 0) {
       if (errno != EWOULDBLOCK) return ErrnoStatus(errno, absl::StrCat("cannot lock ", root, kUsers));
-      return absl::FailedPreconditionError(absl::StrCat("a run, a service or a command uses images of ", root,
-                                                        ": nothing was removed; wait for its end"));
+      return absl::FailedPreconditionError(absl::StrCat("a run, a service, or a command is using images in ", root,
+                                                        ": nothing was removed; wait until it ends"));
     }
     std::error_code error;
     for (const std::string& digest : digests) {

@@ -27,8 +27,8 @@ absl::Status CheckReserve(const ImageLimits& limits, const std::string& folder) 
   const int64_t left = bytes(info.f_bavail);
   if (left >= reserve) return absl::OkStatus();
   return absl::ResourceExhaustedError(
-      absl::StrCat("the file system of ", folder, " has ", left, " bytes left, and images leave ", reserve,
-                   " free: free disk space there, or choose another store (agents.image_store, --store)"));
+      absl::StrCat("the file system of ", folder, " has ", left, " bytes left, but unpacking images must leave ",
+                   reserve, " free: free disk space there, or choose another store (agents.image_store, --store)"));
 }
 
 }  // namespace ingot::sandbox

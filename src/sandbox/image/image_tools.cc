@@ -37,7 +37,7 @@ std::string ReadTail(int fd) {
 
 std::string LastLineOf(const std::string& text) {
   const std::vector<std::string> lines = absl::StrSplit(text, '\n', absl::SkipWhitespace());
-  return lines.empty() ? "it said nothing" : lines.back();
+  return lines.empty() ? "it printed nothing" : lines.back();
 }
 
 std::string Bytes(int64_t bytes) { return absl::StrCat(bytes, " bytes"); }

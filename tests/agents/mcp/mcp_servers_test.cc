@@ -79,7 +79,7 @@ TEST(McpServersTest, RejectsAddressesThatCannotBeMeant) {
   EXPECT_THAT(Rejection({}, ""), HasSubstr("name a command, a url, or both"));
   EXPECT_THAT(Rejection({}, "ftp://h"), HasSubstr("url ftp://h is not an http:// or https:// address"));
   for (const char* const url : {"https://user:secret@h/mcp", "http://secret@h", "secret@h/mcp"}) {
-    EXPECT_THAT(Rejection({}, url), HasSubstr("mcp 'a': url names a user: put credentials into headers"));
+    EXPECT_THAT(Rejection({}, url), HasSubstr("mcp 'a': url contains a user name: put credentials in headers"));
     EXPECT_THAT(Rejection({}, url), Not(HasSubstr("secret")));
   }
   EXPECT_EQ(Rejection({}, "https://h/@scope/mcp?to=a@b"), "");

@@ -108,7 +108,7 @@ TEST(NodesCheck, SaysThatALocalLaunchStartsNoNodesOfAnotherMachine) {
 TEST(NodesCheck, GroupsRunEveryRole) {
   RunConfig config = Nodes();
   config.cluster.rollout_engines = 1;
-  EXPECT_THAT(Fault(config), HasSubstr("room for 2 of role rollout, and the run has 1"));
+  EXPECT_THAT(Fault(config), HasSubstr("room for 2 of role rollout, but the run has 1"));
 }
 
 TEST(NodesCheck, ALauncherOfOneMachineStartsNoRunOfSeveral) {

@@ -148,13 +148,13 @@ TEST(StartWarnings, EachNamesItsFigureAndAWayOn) {
        {"trainer.eps_clip_high is 0.3 but has no effect", "trainer.importance_cap is 2", "importance_cap to 0 to clip"}},
       {"truncated samples",
        [](RunConfig& c, DataFacts&) { c.gateway.train_sampling.top_p = 0.5f; },
-       {"gateway.train_sampling.top_p is 0.5", "biased", "set top_p 1"}},
+       {"gateway.train_sampling.top_p is 0.5", "biased", "set top_p to 1"}},
       {"the most likely tokens alone",
        [](RunConfig& c, DataFacts&) { c.gateway.train_sampling.top_k = 20; },
-       {"gateway.train_sampling.top_k is 20", "biased", "top_k 0"}},
+       {"gateway.train_sampling.top_k is 20", "biased", "top_k to 0"}},
       {"likely tokens alone",
        [](RunConfig& c, DataFacts&) { c.gateway.train_sampling.min_p = 0.25f; },
-       {"gateway.train_sampling.min_p is 0.25", "biased", "min_p 0"}},
+       {"gateway.train_sampling.min_p is 0.25", "biased", "min_p to 0"}},
       {"the constant of short answers",
        [](RunConfig& c, DataFacts& d) {
          c.trainer.preset = "dr_grpo";

@@ -302,7 +302,7 @@ TEST(DescribeTaken, IsASentence) {
       DescribeTaken("the agent of node front-0", "{\"node\":\"box\",\"pid\":4711,\"roles\":\"gateway\",\"told\":17}",
                     10),
       "process 4711 on box is now the agent of node front-0, because this process was silent for longer than 10 s "
-      "(cluster.registry.ttl_s); this process ends, with everything that it started");
+      "(cluster.registry.ttl_s); this process exits and stops everything that it started");
   for (const char* other : {"", "{", "{}", "[]"}) {
     EXPECT_THAT(DescribeTaken("the launcher", other, 2.5),
                 ::testing::StartsWith("another process is now the launcher"));

@@ -57,7 +57,7 @@ TEST(RunRoles, EachNodeRunsTheRolesOfItsGroupAndItsShareOfTheEngines) {
 TEST(RunRoles, TheRewardStageIsARoleWhereItIsAskedFor) {
   RunConfig config = Clustered();
   config.cluster.rewards_role = true;
-  EXPECT_THAT(Fault(config), HasSubstr("room for 0 of role rewards, and the run has 1 (cluster.rewards_role)"));
+  EXPECT_THAT(Fault(config), HasSubstr("room for 0 of role rewards, but the run has 1 (cluster.rewards_role)"));
   config.cluster.groups[2].roles.push_back("rewards");
   EXPECT_EQ(Fault(config), "");
   EXPECT_THAT(Names(*RolesOfNode(config, "small", 0)), ElementsAre("rewards 0", "rollout 4"));
@@ -65,7 +65,7 @@ TEST(RunRoles, TheRewardStageIsARoleWhereItIsAskedFor) {
   EXPECT_THAT(Fault(config), HasSubstr("rewards runs on one node"));
   config.cluster.groups[2].nodes = 1;
   config.cluster.rewards_role = false;
-  EXPECT_THAT(Fault(config), HasSubstr("room for 1 of role rewards, and the run has 0"));
+  EXPECT_THAT(Fault(config), HasSubstr("room for 1 of role rewards, but the run has 0"));
   config.cluster.groups.clear();
   config.cluster.rewards_role = true;
   EXPECT_THAT(Names(AllRoles(config)), ::testing::Contains("rewards 0"));
@@ -95,7 +95,7 @@ TEST(RunRoles, ANodeThatIsNotThereIsRejected) {
 TEST(RunRoles, GroupsThatDoNotRunEveryRoleOnceAreRejected) {
   RunConfig config = Clustered();
   config.cluster.rollout_engines = 6;
-  EXPECT_THAT(Fault(config), HasSubstr("room for 5 of role rollout, and the run has 6"));
+  EXPECT_THAT(Fault(config), HasSubstr("room for 5 of role rollout, but the run has 6"));
   config = Clustered();
   config.cluster.groups[0].roles.pop_back();
   EXPECT_THAT(Fault(config), HasSubstr("role agents"));
@@ -164,7 +164,7 @@ TEST(RunRoles, ThePlanShowsCommandsWithoutSecrets) {
 TEST(RunRoles, EachNodeWithGatewaysRunsOneBehindTheLoadBalancer) {
   RunConfig config = Clustered();
   config.cluster.gateways = 3;
-  EXPECT_THAT(Fault(config), HasSubstr("room for 1 of role gateway, and the run has 3 (cluster.gateways)"));
+  EXPECT_THAT(Fault(config), HasSubstr("room for 1 of role gateway, but the run has 3 (cluster.gateways)"));
   config.cluster.groups[1].roles.push_back("gateway");
   config.gateway.admin_key_file = "/etc/ingot/admin.key";
   EXPECT_EQ(Fault(config), "");
@@ -183,7 +183,7 @@ TEST(RunRoles, EachNodeWithGatewaysRunsOneBehindTheLoadBalancer) {
 TEST(RunRoles, EachNodeWithThePoolRunsOneOfItsProcesses) {
   RunConfig config = Clustered();
   config.cluster.datapools = 3;
-  EXPECT_THAT(Fault(config), HasSubstr("room for 1 of role datapool, and the run has 3 (cluster.datapools)"));
+  EXPECT_THAT(Fault(config), HasSubstr("room for 1 of role datapool, but the run has 3 (cluster.datapools)"));
   config.cluster.groups[1].roles.push_back("datapool");
   EXPECT_EQ(Fault(config), "");
   EXPECT_THAT(Names(*RolesOfNode(config, "control", 0)),

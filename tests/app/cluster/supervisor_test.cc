@@ -150,7 +150,7 @@ TEST_F(Supervised, ToldToStopSaysWhomItKills) {
   RoleSpec hangs = Role("hangs", "trap '' TERM; touch " + folder_ + "/up; while :; do sleep 0.02; done");
   hangs.stop_grace = milliseconds(10);
   EXPECT_EQ(*Run({hangs, Role("leader", "while [ ! -e " + folder_ + "/up ]; do sleep 0.02; done")}), 0);
-  EXPECT_THAT(said_, HasSubstr("hangs has not ended within 10 ms of the signal to stop, and is killed\n"));
+  EXPECT_THAT(said_, HasSubstr("hangs did not exit within 10 ms after the signal to stop, and is killed\n"));
 }
 
 TEST_F(Supervised, ARoleThatCannotStartIsNamed) {

@@ -36,7 +36,7 @@ TEST(JudgeProbe, NamesTheFault) {
   p = Good();
   p.driver_version = 12040;
   p.error = 35;
-  EXPECT_TRUE(Has(Judged(p), "the driver knows CUDA 12.4, the library was built with 13.0")) << Judged(p);
+  EXPECT_TRUE(Has(Judged(p), "the driver knows CUDA 12.4, but the library was built with 13.0")) << Judged(p);
   p = Good();
   p.error = 100;
   p.device_count = 0;

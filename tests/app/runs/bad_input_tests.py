@@ -50,7 +50,7 @@ def check_command_line(ingot):
                          (["serve", "folder", "--prot=1"], ("'--prot'", "'--port'")),
                          (["train", "run.yaml", "-r"], ("'-r'", "'--resume'")),
                          (["launch", "run.yaml", "--ste=a=b"], ("'--ste'", "'--set'")),
-                         (["train", "run.yaml", "more"], ("'more' is an extra argument", "`ingot train --help`")),
+                         (["train", "run.yaml", "more"], ("'more' is an unexpected argument", "`ingot train --help`")),
                          (["config"], ("ingot config: ", "subcommand")), (["inspect"], ("ingot inspect: run_dir",)),
                          (["serve", "folder", "--device", "gpu"], ("ingot serve: ", "auto", "cuda")),
                          (["config", "explain", "trainer.lerning_rate"], ("'trainer.learning_rate'",))):
@@ -268,7 +268,7 @@ url = """).replace("print(len(answer) % 2)", "print(int(begun * 0.618034 % 1 < 0
         check(words in text, f"'{words}' is missing in: {output}")
     ingot.config = "configs/smoke.yaml"
     code, output = ingot.run("train", {**SHORT, "run.name": "cut", "scheduler.total_steps": 2, "gateway.max_new_tokens": 6})
-    check("of the calls hold a tool call that its output format cannot read (agent/malformed_ratio)" in output, output)
+    check("of the calls contain a tool call that the output format cannot parse (agent/malformed_ratio)" in output, output)
 
 
 if __name__ == "__main__":

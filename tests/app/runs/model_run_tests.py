@@ -113,7 +113,7 @@ def check_logits_types(ingot, base):
     check(done.returncode == 0 and len(json.loads(done.stdout)["logits"][0]) == len(plain), done.stderr)
     check("are converted to Float" in done.stderr, done.stderr)
     error = model(ingot, "logits", "--model", str(base), "--ids", "1", "--dtype", "fp8", code=2)
-    check("--dtype fp8: fp32, bf16 or model is expected" in error, error)
+    check("--dtype fp8: it must be fp32, bf16, or model" in error, error)
 
 
 def write_narrow_norms(source, out):

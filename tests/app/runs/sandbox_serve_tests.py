@@ -62,7 +62,7 @@ def case_serve(binary, folder):
         check(server.ask() == 200, "no key is asked for")
         check(server.ask(Host="evil.example") == 403 and server.ask(Origin="http://evil.example") == 403, "pages stay out")
     for words, why in ((["--no-key", "--host", "0.0.0.0"], "can be reached from other machines"),
-                       (["--no-key", "--key-file", str(key_file)], "give either")):
+                       (["--no-key", "--key-file", str(key_file)], "use either")):
         done = subprocess.run([binary, "sandbox", "serve", *words], capture_output=True, text=True, timeout=60)
         check(done.returncode != 0 and why in done.stderr, done.stderr)
 

@@ -159,7 +159,7 @@ def case_image(ingot, folder):
     code, output = images("--remove", "oci:")
     check(code == 1 and "there is no image" in output, f"{code}: {output}")
     code, output = images("--list", "--prune", 0)
-    check(code == 2 and "give one of" in output, f"{code}: {output}")
+    check(code == 2 and "give exactly one of" in output, f"{code}: {output}")
     code, output = images("--remove", f"docker-archive:./images/{archive.name}")
     check(code == 0 and "1 images removed" in output, f"{code}: {output}")
     check(not list((folder / "store").glob("sha256-*")), "a removed image stays")
@@ -344,16 +344,16 @@ def case_harbor(ingot, folder):
         skip(done.stderr)
     lines = set(done.stdout.splitlines())
     print(done.stdout, done.stderr)
-    for line in ("refused card: it asks for environment.gpus", "ok good", "wrong unsolved: its solution gives 0, not 1",
-                 "wrong free: doing nothing gives 1, not 0", "wrong peeks: its solution gives 0, not 1", "ok armed", "ok named",
+    for line in ("refused card: it asks for environment.gpus", "ok good", "wrong unsolved: its solution gets reward 0, not 1",
+                 "wrong free: doing nothing gets reward 1, not 0", "wrong peeks: its solution gets reward 0, not 1", "ok armed", "ok named",
                  "wrong installs: its tests check what the solution changed outside the work folder: recipes need "
                  "verifier_sandbox: changed", "wrong sick: healthcheck (exit 4) exited with 4, 2 times",
                  "note named: verifier.user: commands run as the sandbox's only user, which they see as root",
                  "ok strict", "4 of 12 tasks run here"):
         check(line in lines, f"no line '{line}'")
     for start in ("note strict: doing nothing counts as 0: test.sh exited with 2 and left no reward",
-                  "wrong silent: its solution gives 0, not 1: test.sh exited with 3 and left no reward",
-                  "wrong garbled: doing nothing gives no verdict: test.sh exited with 0: reward.txt holds 'none'"):
+                  "wrong silent: its solution gets reward 0, not 1: test.sh exited with 3 and left no reward",
+                  "wrong garbled: doing nothing gets no reward: test.sh exited with 0: reward.txt holds 'none'"):
         check(any(line.startswith(start) for line in lines), f"no line '{start}..'")
     check(done.returncode == 1, f"exit code {done.returncode}")
     # The run judges as the check did.

@@ -353,7 +353,7 @@ TEST(ForkTest, AServerThatLacksRecordsOfOneShardIsRejectedForAll) {
   EXPECT_TRUE(absl::IsUnavailable(rejected)) << rejected;
   EXPECT_THAT(
       std::string(rejected.message()),
-      ::testing::HasSubstr(standby.folder() + ":5432 (timeline 2) lacks acknowledged records of \"ingot_pool_1\""));
+      ::testing::HasSubstr(standby.folder() + ":5432 (timeline 2) is missing acknowledged records of \"ingot_pool_1\""));
   for (const char* id : {"first", "second"}) {
     EXPECT_TRUE(absl::IsUnavailable(testing::Get(*pool, id).status())) << "nor is it read";
   }

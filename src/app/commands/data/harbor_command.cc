@@ -154,7 +154,7 @@ absl::StatusOr<Finding> Examine(sandbox::Substrate& substrate, sandbox::ImageSto
   }
   const auto idle = attempt.Run(false, "pristine");
   if (!idle.ok()) return Finding{absl::StrCat("doing nothing gets no reward: ", idle.status().message()), ""};
-  if (idle->reward > 0) return Finding{absl::StrCat("doing nothing gives ", idle->reward, ", not 0"), ""};
+  if (idle->reward > 0) return Finding{absl::StrCat("doing nothing gets reward ", idle->reward, ", not 0"), ""};
   return Finding{"", IsUnrewarded(*idle) ? absl::StrCat("doing nothing counts as 0: ", idle->detail) : ""};
 }
 

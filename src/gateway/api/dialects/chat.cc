@@ -59,7 +59,7 @@ absl::Status ReadFunctions(Fields& body, GatewayRequest& request) {
   } else if (*choice == "auto" || *choice == "none") {
     return SetToolChoice(choice->get_string(), request);
   }
-  body.Wrong("function_call", "\"auto\", \"none\" or name one of 'functions'");
+  body.Wrong("function_call", "\"auto\", \"none\", or one of 'functions'");
   return body.status();
 }
 
@@ -128,7 +128,7 @@ absl::Status ReadMessage(const value& json, size_t place, std::string& function_
     return absl::OkStatus();
   }
   if (message.role != "assistant") {
-    return BadRequest("messages", absl::StrCat(path, ".role must be system, developer, user, assistant or tool"));
+    return BadRequest("messages", absl::StrCat(path, ".role must be system, developer, user, assistant, or tool"));
   }
   builder.BeginTurn();
   if (!reasoning.empty()) builder.AddReasoning(reasoning, "");

@@ -66,7 +66,7 @@ class Completions final : public Dialect {
     request.logprobs = top.has_value();
     request.top_logprobs = static_cast<int32_t>(top.value_or(0));
     body.Read("best_of", 1, 128, best_of);
-    if (best_of.value_or(request.n) != request.n) body.Wrong("best_of", "equal to 'n': nothing is ranked here");
+    if (best_of.value_or(request.n) != request.n) body.Wrong("best_of", "equal to 'n': answers are not ranked here");
     body.Read("echo", request.echo_prompt);
     if (request.echo_prompt && request.logprobs) {
       body.Fail(BadRequest("echo", "'echo' with 'logprobs' is not supported: prompts are not scored"));

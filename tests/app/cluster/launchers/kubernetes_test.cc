@@ -119,7 +119,7 @@ TEST(Kubernetes, AServiceStandsInFrontOfAGatewayInAnotherPodThanTheAgents) {
 
   config.http.host = "127.0.0.1";
   EXPECT_THAT(Fault(config),
-              HasSubstr("agents and gateway in different pods: a Service stands in front of the gateway, "
+              HasSubstr("agents and gateway in different pods: a Service is in front of the gateway, "
                         "and needs http.port, and http.host=0.0.0.0"));
   config.gateway.public_url = "https://agents.example";
   EXPECT_EQ(Fault(config), "") << "its owner's address";
@@ -211,7 +211,7 @@ TEST(Kubernetes, WhatCannotRunThereIsRejectedWithWhatToDo) {
   EXPECT_THAT(Fault(config), HasSubstr("cluster.kubernetes.tls_secret"));
   config = Clustered();
   config.cluster.groups[2].resources.erase("memory");
-  EXPECT_THAT(Fault(config), HasSubstr("('trainer'): resources must say how much memory"));
+  EXPECT_THAT(Fault(config), HasSubstr("('trainer'): resources must specify how much memory"));
   config = Clustered();
   config.cluster.kubernetes.env["PGPASSWORD"] = "pool";
   EXPECT_THAT(Fault(config), HasSubstr("SECRET/KEY"));
@@ -297,7 +297,7 @@ TEST_F(KubernetesLauncherTest, SaysWhichPodsDoNotRunAndWhy) {
       R"({"items": [)" + pod("e-0", runs) + "," + pod("t-0", runs) + "," + pod("e-1", runs) + "]}"};
   EXPECT_EQ(*Launch(), 0);
   ASSERT_EQ(lines_.size(), 5U);
-  EXPECT_EQ(lines_[0], "job ingot-math-1-trainer is suspended, until its queue admits it");
+  EXPECT_EQ(lines_[0], "job ingot-math-1-trainer is suspended until its queue admits it");
   EXPECT_EQ(lines_[1],
             "job ingot-math-1-trainer is starting (pods e-0, e-1: Unschedulable: 0/3 nodes: 3 Insufficient cpu.; "
             "pod t-0: ImagePullBackOff: Back-off pulling image \"a:1\")");

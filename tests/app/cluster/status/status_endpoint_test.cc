@@ -114,7 +114,7 @@ TEST_F(StatusOfLauncher, NamesALauncherThatGivesNoAnswer) {
   const absl::Status late = AskSocket(path_, "/status", "the launcher", std::chrono::milliseconds(20)).status();
   EXPECT_TRUE(absl::IsDeadlineExceeded(late)) << late;
   EXPECT_THAT(std::string(late.message()),
-              HasSubstr("the launcher at " + path_ + " gives no answer within 20 ms: process "));
+              HasSubstr("the launcher at " + path_ + " does not respond within 20 ms: process "));
   // Nor does it take connections without an end.
   std::vector<int> connected;
   absl::StatusOr<int> last = http::ConnectUnix(path_);

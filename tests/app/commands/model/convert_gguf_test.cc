@@ -127,7 +127,7 @@ TEST_F(ConvertGgufTest, LeavesNothingBehindIfTheFileIsRejected) {
   EXPECT_THAT(std::string(cut.status().message()), HasSubstr("is the file truncated?"));
   EXPECT_FALSE(std::filesystem::exists(dir_ + "/out"));
   EXPECT_THAT(std::string(ConvertGguf(dir_ + "/cut.gguf", dir_ + "/out", "int4").status().message()),
-              HasSubstr("--dtype int4: fp32 or bf16 is expected"));
+              HasSubstr("--dtype int4: it must be fp32 or bf16"));
 }
 
 // Whatever a byte before the data says, the conversion makes a folder or names the file in an error.
