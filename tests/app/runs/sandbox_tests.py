@@ -346,8 +346,8 @@ def case_harbor(ingot, folder):
     print(done.stdout, done.stderr)
     for line in ("refused card: it asks for environment.gpus", "ok good", "wrong unsolved: its solution gets reward 0, not 1",
                  "wrong free: doing nothing gets reward 1, not 0", "wrong peeks: its solution gets reward 0, not 1", "ok armed", "ok named",
-                 "wrong installs: its tests check what the solution changed outside the work folder: recipes need "
-                 "verifier_sandbox: changed", "wrong sick: healthcheck (exit 4) exited with 4, 2 times",
+                 "wrong installs: its tests check files that the solution changed outside the work folder: set "
+                 "verifier_sandbox: changed in recipes", "wrong sick: healthcheck (exit 4) exited with 4, 2 times",
                  "note named: verifier.user: commands run as the sandbox's only user, which they see as root",
                  "ok strict", "4 of 12 tasks run here"):
         check(line in lines, f"no line '{line}'")
