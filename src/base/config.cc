@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <set>
 #include <utility>
 
@@ -15,24 +14,6 @@ namespace {
 
 std::string Place(const std::string& file, const YAML::Node& node) {
   return node.Mark().is_null() ? file : absl::StrCat(file, ":", node.Mark().line + 1);
-}
-
-// Returns the text with each variable's value, except after another '$'. Values are not searched again.
-std::string Replaced(const std::string& text, const std::map<std::string, std::string>& variables) {
-  std::string replaced;
-  for (size_t at = 0; at < text.size();) {
-    const auto begins = [&](const auto& variable) {
-      return text.compare(at, variable.first.size(), variable.first) == 0;
-    };
-    const auto found = std::find_if(variables.begin(), variables.end(), begins);
-    if (found == variables.end() || (at > 0 && text[at - 1] == '$')) {
-      replaced += text[at++];
-    } else {
-      replaced += found->second;
-      at += found->first.size();
-    }
-  }
-  return replaced;
 }
 
 // Returns "a section with the keys a, b, c and 4 more" for those of `keys` that are in the section. Subsections count
@@ -73,13 +54,35 @@ Schema::~Schema() = default;
 Schema::Schema(Schema&&) noexcept = default;
 Schema& Schema::operator=(Schema&&) noexcept = default;
 
-void Schema::ReplaceVariables(YAML::Node node) const {
+// A value that replaced a variable is not searched again.
+std::string Schema::Replaced(const std::string& text) {
+  std::string replaced;
+  for (size_t at = 0; at < text.size();) {
+    const auto begins = [&](const Variable& one) { return text.compare(at, one.mark.size(), one.mark) == 0; };
+    const auto found = std::find_if(variables_.begin(), variables_.end(), begins);
+    if (found == variables_.end() || (at > 0 && text[at - 1] == '$')) {
+      replaced += text[at++];
+    } else {
+      replaced += found->value;
+      at += found->mark.size();
+      found->used = true;
+    }
+  }
+  return replaced;
+}
+
+void Schema::ReplaceVariables(YAML::Node node) {
   if (variables_.empty()) return;
   if (node.IsScalar()) {
-    if (const std::string text = Replaced(node.Scalar(), variables_); text != node.Scalar()) node = text;
+    if (const std::string text = Replaced(node.Scalar()); text != node.Scalar()) node = text;
   } else {
     for (auto item : node) ReplaceVariables(node.IsMap() ? item.second : YAML::Node(item));
   }
+}
+
+bool Schema::Used(const std::string& name) const {
+  return std::any_of(variables_.begin(), variables_.end(),
+                     [mark = "${" + name + "}"](const Variable& one) { return one.mark == mark && one.used; });
 }
 
 absl::Status Schema::LoadFile(const std::string& path) {
@@ -258,8 +261,7 @@ absl::Status Schema::Set(const std::string& assignment) {
   const std::string key = assignment.substr(0, equals);
   const std::string origin = absl::StrCat("--set ", Shown(key));
   if (const auto word = shorthands_.find(key); word != shorthands_.end()) {
-    return SetByShorthand(word->second, YAML::Node(Replaced(assignment.substr(equals + 1), variables_)), origin,
-                          origin);
+    return SetByShorthand(word->second, YAML::Node(Replaced(assignment.substr(equals + 1))), origin, origin);
   }
   Entry* const entry = FindEntry(key);
   ListEntry* const list = FindList(key);

@@ -125,7 +125,9 @@ class Schema {
 
   // Defines a variable: in values that are loaded later, by files and by Set, "${name}" is replaced by `value`. "$${name}"
   // is left as it is. EffectiveYaml contains the replaced text.
-  void Define(const std::string& name, const std::string& value) { variables_["${" + name + "}"] = value; }
+  void Define(const std::string& name, const std::string& value) { variables_.push_back({"${" + name + "}", value}); }
+  // Returns whether a value has used the variable.
+  bool Used(const std::string& name) const;
 
   // Return INVALID_ARGUMENT "FILE:LINE: key: fault". For an unknown key, the error suggests the nearest known key.
   // Return NOT_FOUND if the file does not exist. After an error, the field values are unspecified.
@@ -205,13 +207,18 @@ class Schema {
                std::function<size_t()> size, std::function<void(size_t, Schema&)> bind_at,
                std::function<void(Schema&)> bind_prototype, const std::string& doc);
 
+  struct Variable {
+    std::string mark, value;  // "${name}"
+    bool used = false;
+  };
+  std::string Replaced(const std::string& text);
   // Replaces the variables in every scalar below the node. Keys keep their text.
-  void ReplaceVariables(YAML::Node node) const;
+  void ReplaceVariables(YAML::Node node);
 
   std::string prefix_;                           // prefix for the section being bound, including the dot
   std::vector<std::unique_ptr<Entry>> entries_;  // in binding order
   std::vector<std::unique_ptr<ListEntry>> lists_;
-  std::map<std::string, std::string> variables_;                // values by "${name}"
+  std::vector<Variable> variables_;
   std::map<std::string, std::string> renamed_;                  // new names by old name
   std::map<std::string, ShorthandEntry> shorthands_;            // by section
   std::map<std::string, std::function<std::string()>> guards_;  // by section or key

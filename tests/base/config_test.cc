@@ -107,6 +107,8 @@ TEST(ConfigTest, ReplacesVariablesInEveryValueOfFilesAndOverrides) {
   Options options;
   Schema schema = Bind(options);
   schema.Define("dir", "/a: {b}/${dir}");
+  ASSERT_TRUE(schema.LoadText("run: {name: x}", "run.yaml").ok());
+  EXPECT_FALSE(schema.Used("dir"));
   ASSERT_TRUE(schema
                   .LoadText(R"(
 run: {name: "${dir}/x", words: ["${dir}", "$${dir}", "${other}"], env: {"${dir}": "-${dir}${dir}-"}}
@@ -118,6 +120,7 @@ agents: {recipes: [{name: "${dir}"}]}
   EXPECT_EQ(options.words, (std::vector<std::string>{"/a: {b}/${dir}", "$${dir}", "${other}"}));
   EXPECT_EQ(options.env, (std::map<std::string, std::string>{{"${dir}", "-/a: {b}/${dir}/a: {b}/${dir}-"}}));
   EXPECT_EQ(options.recipes[0].name, "/a: {b}/${dir}");
+  EXPECT_TRUE(schema.Used("dir"));
   ASSERT_TRUE(schema.Set("run.name='${dir}'").ok());
   EXPECT_EQ(options.name, "/a: {b}/${dir}");
   const absl::Status named = schema.LoadText("trainer:\n  total_steps: ${dir}\n", "run.yaml");

@@ -10,6 +10,7 @@
 #include "dataset/harbor.h"
 #include "dataset/jsonl.h"
 #include "reward/terms/python_score.h"
+#include "sandbox/reach.h"
 #include "trainer/presets.h"
 
 namespace ingot::app {
@@ -222,6 +223,13 @@ absl::Status CheckMetrics(const RunConfig& config) {
       "in RUN/sockets instead");
 }
 
+// Agents may need the other files in the folder of a configuration that names some there. It is part of the effective
+// configuration, because a launched role reads a copy of the file elsewhere.
+void ShowToAgents(const std::string& folder, sandbox::SubstrateOptions& sandbox) {
+  const bool shown = std::find(sandbox.visible.begin(), sandbox.visible.end(), folder) != sandbox.visible.end();
+  if (!shown && !sandbox::IsTooWide(folder)) sandbox.visible.push_back(folder);
+}
+
 absl::Status CheckTaskFormat(const RunConfig& config) {
   if (config.task_format == "auto") return absl::OkStatus();
   std::vector<std::pair<std::string, std::string>> named;
@@ -343,6 +351,7 @@ absl::StatusOr<LoadedConfig> LoadRunConfig(const std::string& path, const std::v
   for (const std::string& assignment : overrides) INGOT_RETURN_IF_ERROR(loaded.schema.Set(assignment));
   INGOT_RETURN_IF_ERROR(ExpandPreset(loaded.schema, loaded.config->trainer.preset));
   Derive(*loaded.config);
+  if (loaded.schema.Used("config_dir")) ShowToAgents(ConfigDir(path), loaded.config->sandbox);
   INGOT_RETURN_IF_ERROR(base::Annotate(Validate(*loaded.config), path));
   return loaded;
 }

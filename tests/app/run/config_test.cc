@@ -37,6 +37,7 @@ TEST(ConfigDir, IsTheAbsoluteFolderOfTheFileForItsValuesAndForOverrides) {
   EXPECT_EQ(loaded->config->tasks, folder + "/tasks.jsonl");
   EXPECT_EQ(loaded->config->agents.recipes[0].command[0], folder + "/agent");
   EXPECT_EQ(loaded->config->root, folder + "/runs");
+  EXPECT_THAT(loaded->schema.EffectiveYaml(), HasSubstr("visible: [\"" + folder + "\"]"));
   EXPECT_EQ(loaded->config->datapool.path, folder + "/runs/run/pool");
   EXPECT_THAT(ConfigDir("demo/../run.yaml"), ConfigDir("run.yaml"));
   EXPECT_EQ(ConfigDir("/a/b/run.yaml"), "/a/b");
