@@ -163,7 +163,7 @@ absl::StatusOr<std::vector<int32_t>> IdsAt(const json::value& metrics, std::stri
   for (const json::value& id : list->get_array()) {
     if (!id.is_int64() || id.get_int64() < 0 || id.get_int64() > INT32_MAX) {
       return absl::InvalidArgumentError(
-          absl::StrCat(std::string(key), " holds ", base::PrintJson(id), ", which is not a token id"));
+          absl::StrCat(std::string(key), " contains ", base::PrintJson(id), ", which is not a token id"));
     }
     ids.push_back(static_cast<int32_t>(id.get_int64()));
   }
@@ -176,7 +176,7 @@ absl::StatusOr<std::string> Content(const json::value& step, std::string_view ke
   if (field == nullptr || field->is_null()) return std::string();
   if (field->is_string()) return std::string(field->get_string());
   if (!field->is_array())
-    return absl::InvalidArgumentError(absl::StrCat("'", std::string(key), "' is neither text nor parts"));
+    return absl::InvalidArgumentError(absl::StrCat("'", std::string(key), "' is neither a string nor a list of parts"));
   std::string text;
   for (const json::value& part : field->get_array()) {
     if (TextOf(part, "type") != "text") return absl::InvalidArgumentError("one of its parts is not text");
@@ -200,7 +200,8 @@ class Reader {
       conversation_.messages.push_back(
           {.role = source, .content = content, .reasoning = "", .tool_calls = {}, .tool_call_id = "", .name = ""});
     } else {
-      return absl::InvalidArgumentError(absl::StrCat("its source is '", source, "': write system, user or agent"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("its source is '", source, "': it must be system, user, or agent"));
     }
     return AddObservation(step);
   }
@@ -264,7 +265,7 @@ class Reader {
     if (logprobs != nullptr && logprobs->is_array() && logprobs->get_array().size() == sampled.size()) {
       for (size_t t = 0; t < sampled.size(); ++t) {
         const json::value& one = logprobs->get_array()[t];
-        if (!one.is_number()) return absl::InvalidArgumentError("'logprobs' holds a value that is not a number");
+        if (!one.is_number()) return absl::InvalidArgumentError("'logprobs' contains a value that is not a number");
         call.path.logprobs[t] = static_cast<float>(one.to_number<double>());
       }
     }
@@ -376,7 +377,7 @@ absl::StatusOr<AtifTrajectory> FromAtif(const json::value& trajectory, const tex
     }
   }
   INGOT_RETURN_IF_ERROR(ReadSteps(trajectory, "", format, out));
-  if (out.calls.empty()) return absl::InvalidArgumentError("a model made none of its steps");
+  if (out.calls.empty()) return absl::InvalidArgumentError("none of its steps comes from a model");
   return out;
 }
 

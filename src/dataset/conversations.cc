@@ -20,7 +20,7 @@ absl::Status CheckWeights(const text::Conversation& conversation) {
     const base::json::value* weight = WeightOf(conversation.messages[i]);
     if (weight == nullptr || *weight == 0 || *weight == 1) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("messages[", i, "]: 'weight' is ", base::PrintJson(*weight), ": 0 (not learnt) or 1"));
+        absl::StrCat("messages[", i, "]: 'weight' is ", base::PrintJson(*weight), ": it must be 0 (not trained) or 1"));
   }
   return absl::OkStatus();
 }

@@ -47,7 +47,7 @@ absl::Status CheckFiles(const TaskFolder& files) {
   }
   for (const char* const file : {"docker-compose.yaml", "docker-compose.yml", "compose.yaml"}) {
     INGOT_ASSIGN_OR_RETURN(const bool composes, files.Has(absl::StrCat("environment/", file)));
-    if (composes) return absl::InvalidArgumentError("it asks for several containers (compose)");
+    if (composes) return absl::InvalidArgumentError("it needs several containers (compose)");
   }
   INGOT_ASSIGN_OR_RETURN(const bool has_steps, files.Has("steps"));
   if (has_steps) return absl::InvalidArgumentError("it has several steps");

@@ -14,7 +14,7 @@ namespace ingot::dataset {
 namespace {
 
 constexpr int kDeepest = 100;  // maximum nesting depth; each level holds a file descriptor open
-constexpr char kOnlyFiles[] = "a task may have only files, folders and links: remove it, or put a file there";
+constexpr char kOnlyFiles[] = "a task may contain only files, folders, and links: remove it, or replace it by a file";
 
 absl::Status NoFile(const std::string& name, const struct stat& info, const char* wanted) {
   return absl::InvalidArgumentError(absl::StrCat(name, " is ", base::KindOfFile(info), ", not ", wanted));
@@ -33,9 +33,9 @@ absl::StatusOr<TaskFolder> TaskFolder::Open(const std::string& path) {
 absl::Status TaskFolder::Failure(const std::string& name) const {
   if (errno == ENOENT || errno == ENOTDIR) return absl::NotFoundError(absl::StrCat("it has no ", name));
   if (errno == EXDEV) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        name,
-        " leads out of the task's folder by a link: put the file or folder itself there, or a relative link inside"));
+    return absl::InvalidArgumentError(absl::StrCat(name,
+                                                   " is a link that leads out of the task's folder: replace it by the "
+                                                   "file or folder, or by a relative link inside the folder"));
   }
   return absl::UnavailableError(absl::StrCat("cannot read ", path_, "/", name, ": ", std::strerror(errno)));
 }
@@ -91,7 +91,7 @@ absl::Status TaskFolder::CheckFolder(const std::string& name, Links links) const
 
 absl::Status TaskFolder::CheckEntries(base::Fd folder, const std::string& name, Links links, int depth) const {
   if (depth > kDeepest)
-    return absl::InvalidArgumentError(absl::StrCat(name, " lies below more than ", kDeepest, " folders"));
+    return absl::InvalidArgumentError(absl::StrCat(name, " is nested in more than ", kDeepest, " folders"));
   base::Fd listed(openat(folder.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   const std::unique_ptr<DIR, int (*)(DIR*)> entries(listed.valid() ? fdopendir(listed.get()) : nullptr, closedir);
   if (entries == nullptr) return Failure(name);

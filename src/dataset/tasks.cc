@@ -69,7 +69,7 @@ absl::Status Claim(const std::string& id, const Place& place, Places& places) {
   const std::string where = other.path == place.path ? absl::StrCat("line ", line)
                             : line.empty()           ? absl::StrCat("a task of ", *other.path)
                                                      : absl::StrCat(*other.path, ":", line);
-  return absl::InvalidArgumentError(absl::StrCat("the task id '", id, "' is taken by ", where));
+  return absl::InvalidArgumentError(absl::StrCat("the task id '", id, "' is already used by ", where));
 }
 
 // Adds the tasks in a file or folder. `path` must outlive `places`.
@@ -113,7 +113,7 @@ void AddTaskSet(const std::string& name, TaskSource set, TaskSource& all) {
 }
 
 absl::StatusOr<TaskSource> ReadTasks(const std::vector<std::string>& paths, const JsonlOptions& options) {
-  if (paths.empty()) return absl::InvalidArgumentError("no file of tasks is named");
+  if (paths.empty()) return absl::InvalidArgumentError("no task file is named");
   TaskSource all;
   Places places;
   for (const std::string& path : paths) INGOT_RETURN_IF_ERROR(Append(path, options, places, all));

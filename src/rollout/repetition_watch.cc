@@ -14,13 +14,14 @@ constexpr int64_t kByteVocabulary = 1024;  // bytes and a few special ids
 
 void Bind(base::Schema& schema, HaltOptions& o) {
   schema.Choice("repetition", &o.repetition, {"on", "off", "auto"},
-                "end calls that repeat themselves; auto: unless the vocabulary is of bytes");
+                "end calls that repeat themselves; auto: on, unless the vocabulary is bytes");
   schema.Field("certain_tokens", &o.certain_tokens,
-               "tokens in a row, each with a probability above certain_above, that end a call", base::Positive());
-  schema.Field("certain_above", &o.certain_above, "see certain_tokens", base::Open(0, 1));
-  schema.Field("max_period", &o.max_period, "tokens of a phrase whose repetition ends a call", base::InRange(1, 1024));
-  schema.Field("periods", &o.periods, "times that the phrase comes before it ends the call", base::AtLeast(2));
-  schema.Field("min_repeated", &o.min_repeated, "least tokens of the repeated phrases together; 0: as many as they are",
+               "end a call after this many consecutive tokens that each have a probability above certain_above",
+               base::Positive());
+  schema.Field("certain_above", &o.certain_above, "minimum probability for certain_tokens", base::Open(0, 1));
+  schema.Field("max_period", &o.max_period, "maximum length of a repeated phrase, in tokens", base::InRange(1, 1024));
+  schema.Field("periods", &o.periods, "number of repetitions of a phrase that ends a call", base::AtLeast(2));
+  schema.Field("min_repeated", &o.min_repeated, "minimum total length of the repetitions, in tokens; 0: no minimum",
                base::NotNegative());
 }
 

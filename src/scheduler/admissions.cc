@@ -56,10 +56,11 @@ absl::StatusOr<v1::Ticket> Admissions::AdmitTraining(const v1::AdmitRequest& req
 absl::Status Admissions::RejectAtEnd(const JournaledRun& run) {
   // A resumed trainer may not have reached the last batch yet, and may still evaluate versions.
   const bool fed = last_batch_fed_ || (run.live_known() && run.policy().live_version() >= options_.total_steps);
-  if (!fed) return Reject("last_batches", "all batches are journalled; the trainer is not yet at the last");
+  if (!fed)
+    return Reject("last_batches", "all batches are in the journal, but the trainer has not reached the last one");
   const bool eval_to_come = options_.final_eval && !run.evals().done(options_.total_steps);
   if (run.evals().active() || eval_to_come) {
-    return Reject("evaluation", "only the run's last evaluation is left: open its episodes without naming a group");
+    return Reject("evaluation", "only the run's last evaluation is left: open its episodes without a group");
   }
   return absl::FailedPreconditionError("the run is over: its last batch was fed");
 }
@@ -71,7 +72,7 @@ absl::StatusOr<v1::Ticket> Admissions::AdmitSampleOf(const v1::AdmitRequest& req
   }
   if (groups.branches(group)) {
     return absl::FailedPreconditionError(
-        absl::StrCat("group ", group, " branches by itself (agents.branching): its runner forks its trunks"));
+        absl::StrCat("group ", group, " branches automatically (agents.branching): its runner forks its trunks"));
   }
   auto ticket = groups.TicketOf(group, RequesterOf(request));
   if (ticket.has_value()) return *std::move(ticket);

@@ -177,7 +177,7 @@ void EvalBoard::RecordResult(const v1::EvalDone& done) {
 absl::StatusOr<v1::EvalStatusResponse> EvalBoard::Status(int64_t version) const {
   if (const auto it = results_.find(version); it != results_.end()) return it->second;
   if (const auto it = runs_.find(version); it != runs_.end()) return Summary(it->second);
-  return absl::NotFoundError(absl::StrCat("no evaluation of version ", version, " was started: start it (again)"));
+  return absl::NotFoundError(absl::StrCat("no evaluation of version ", version, " was started: start it"));
 }
 
 void EvalBoard::Drop(std::map<int64_t, Run>::iterator it) {

@@ -31,7 +31,7 @@ absl::StatusOr<v1::ReconcileResponse> HandedAttempts::Reconcile(const std::strin
   INGOT_RETURN_IF_ERROR(ReconcileAttempts(gateway, v1::PURPOSE_EVAL, run.evals().Running(), pool, run, found));
   if (found.ended() + found.lost() > 0) {
     INGOT_LOG(info,
-              "{} was started or replaced: {} episodes continue, {} had ended, {} are lost and will be tried again",
+              "{} was restarted or replaced: {} episodes continue, {} had ended, and {} are lost and will be retried",
               gateway, found.running(), found.ended(), found.lost());
   }
   return found;

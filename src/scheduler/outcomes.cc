@@ -93,11 +93,11 @@ Outcomes::Outcome Outcomes::Judged(const EndedGroup& ended, const v1::GradeRespo
   }
   if (!graded.ungraded().empty()) {
     metrics_.CountUngraded(graded.ungraded_size());
-    INGOT_LOG(warn, "group {}: {} of {} episodes could not be judged and are not trained; one: {}", ended.group_id,
-              graded.ungraded_size(), graded.returns_size(), WhyUngraded(graded));
+    INGOT_LOG(warn, "group {}: {} of {} episodes could not be scored and are not trained, for example: {}",
+              ended.group_id, graded.ungraded_size(), graded.returns_size(), WhyUngraded(graded));
   }
   if (outcome.returns.empty()) {
-    outcome.failure = absl::StrCat("no episode of it could be judged: ", WhyUngraded(graded));
+    outcome.failure = absl::StrCat("none of its episodes could be scored: ", WhyUngraded(graded));
     outcome.failed_term = graded.failed_term();
   }
   outcome.terms.assign(graded.terms().begin(), graded.terms().end());
@@ -127,8 +127,8 @@ void Outcomes::Ask(const EndedGroup& ended) const {
 void Outcomes::Answer(int64_t group_id, absl::StatusOr<v1::GradeResponse> graded) {
   const absl::Status attempt = graded.status();
   if (!grades_.Answer(group_id, std::move(graded), clock_.Now())) return;
-  INGOT_LOG(warn, "group {} has no reward yet; judging is retried until rewards.deadline_s = {} has passed: {}",
-            group_id, grading_.deadline_s, std::string(attempt.message()));
+  INGOT_LOG(warn, "group {} has no reward yet; retrying until rewards.deadline_s = {} has passed: {}", group_id,
+            grading_.deadline_s, std::string(attempt.message()));
 }
 
 absl::Status Outcomes::Write(int64_t group_id, const Outcome& outcome, JournaledRun& run) {

@@ -58,7 +58,7 @@ absl::Status CheckStep(int64_t step, int64_t total_steps, const JournaledRun& ru
   }
   if (step > run.policy().next_step()) {
     return absl::FailedPreconditionError(
-        absl::StrCat("batch ", step, " was asked for before batch ", run.policy().next_step()));
+        absl::StrCat("batch ", step, " was requested before batch ", run.policy().next_step()));
   }
   if (step < run.policy().first_step()) return run.BeginsAfter(step);
   return absl::OkStatus();
@@ -79,7 +79,7 @@ absl::Status GoBackTo(int64_t version, JournaledRun& run) {
   record.mutable_live()->set_version(version);
   const std::vector<v1::EpisodeRef> fenced = run.groups().Running(version + 1);
   record.mutable_live()->mutable_fenced()->Assign(fenced.begin(), fenced.end());
-  INGOT_LOG(info, "the trainer goes back from version {} to {}; {} running episodes of later versions are fenced",
+  INGOT_LOG(info, "the trainer went back from version {} to {}; {} running episodes from later versions are fenced",
             run.policy().live_version(), version, fenced.size());
   return run.Write(std::move(record));
 }
@@ -92,7 +92,7 @@ absl::StatusOr<v1::Batch> ReadBatch(datapool::Client& pool, int64_t step, int64_
   place.set_limit(1);
   INGOT_ASSIGN_OR_RETURN(v1::ReadJournalResponse read, pool.ReadJournal(place));
   if (read.records().empty() || !read.records(0).has_batch() || read.records(0).batch().step() != step) {
-    return absl::DataLossError(absl::StrCat("the journal no longer holds batch ", step, " at ", journal_index));
+    return absl::DataLossError(absl::StrCat("the journal no longer has batch ", step, " at ", journal_index));
   }
   return std::move(*read.mutable_records(0)->mutable_batch());
 }
@@ -119,7 +119,8 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Recover(const SchedulerOpt
                                                               const Grading& grading, int64_t fencing_token) {
   INGOT_RETURN_IF_ERROR(options.Validate());
   if (tasks.empty() && options.total_steps > 0) {
-    return absl::InvalidArgumentError("the scheduler has no tasks to train on: name a task file with at least one");
+    return absl::InvalidArgumentError(
+        "the scheduler has no tasks to train on: set data.tasks to a file with at least one task");
   }
   INGOT_ASSIGN_OR_RETURN(TaskSampler sampler, TaskSampler::Make(std::move(tasks), options.sampling, options.seed));
   JournaledRun run(options, std::move(sampler), HaltRules(options, grading.give_up_groups),

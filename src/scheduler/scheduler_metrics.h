@@ -14,13 +14,14 @@ class SchedulerMetrics {
 
   void SetWindow(const v1::FeedStats& stats, int64_t pending, int64_t live_version) {
     Set("ingot_scheduler_groups_unreleased", "Groups admitted and not released", stats.admitted_unreleased());
-    Set("ingot_scheduler_groups_budget", "B: bound of groups admitted and not released", stats.budget());
-    Set("ingot_scheduler_groups_pending", "Groups taken, waiting for their batch", pending);
+    Set("ingot_scheduler_groups_budget", "B: maximum number of groups admitted and not released", stats.budget());
+    Set("ingot_scheduler_groups_pending", "Groups taken and waiting for their batch", pending);
     Set("ingot_scheduler_groups_finished_outside_window", "Finished groups that the window does not reach",
         stats.finished_outside_window());
-    Set("ingot_scheduler_groups_grading", "Complete groups that wait for their reward", stats.grading());
+    Set("ingot_scheduler_groups_grading", "Complete groups waiting for their reward", stats.grading());
     Set("ingot_scheduler_head", "Oldest group that is not terminal", stats.head());
-    Set("ingot_scheduler_episodes_running", "Episodes handed out and not ended", stats.running_episodes());
+    Set("ingot_scheduler_episodes_running", "Episodes that were given to agents and have not ended",
+        stats.running_episodes());
     Set("ingot_scheduler_live_version", "Newest version live on every engine", live_version);
   }
   // `event` is admitted, dropped, or failed.
@@ -38,12 +39,12 @@ class SchedulerMetrics {
   }
   void CountUngraded(int64_t episodes) {
     if (metrics_ == nullptr) return;
-    metrics_->GetCounter("ingot_scheduler_episodes_ungraded_total", "Finished episodes that no reward term could judge")
+    metrics_->GetCounter("ingot_scheduler_episodes_ungraded_total", "Finished episodes that no reward term could score")
         .Increment(static_cast<double>(episodes));
   }
   void CountFailedTerm(const std::string& term) {
     Count("ingot_scheduler_failed_terms_total",
-          "Groups that failed because a reward term judged none of their episodes", "term", term, 1);
+          "Groups that failed because a reward term could score none of their episodes", "term", term, 1);
   }
   void CountEpisode(v1::EpisodeState state) {
     Count("ingot_scheduler_episodes_total", "Episodes ended, by state", "state", v1::EpisodeState_Name(state), 1);

@@ -79,14 +79,14 @@ absl::Status TaskSampler::ReadTasks() {
   for (const auto& [domain, weight] : options_.domains) {
     if (!in_domain.contains(domain)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("scheduler.sampling.domains names '", domain, "', and no task is of that domain"));
+          absl::StrCat("scheduler.sampling.domains names '", domain, "', but no task has that domain"));
     }
   }
   if (!options_.domains.empty()) {
     for (const auto& [domain, count] : in_domain) {
       if (options_.domains.contains(domain)) continue;
       return absl::InvalidArgumentError(absl::StrCat("scheduler.sampling.domains has no weight for '", domain, "', of ",
-                                                     count, " tasks: give it one; 0 leaves its tasks out"));
+                                                     count, " tasks: give it one; with 0, its tasks are not used"));
     }
   }
   if (options_.order == "curriculum") {

@@ -15,7 +15,7 @@ bool HasWaiting(const std::vector<Sample>& samples) {
 
 std::string GivenUp(const Sample& sample, const std::string& detail) {
   return absl::StrCat(sample.failures + sample.broken, " attempts of a sample failed",
-                      sample.broken == 0 ? "" : absl::StrCat(" (", sample.broken, " by no fault of its agent)"),
+                      sample.broken == 0 ? "" : absl::StrCat(" (", sample.broken, " through no fault of its agent)"),
                       detail.empty() ? "" : absl::StrCat("; the last: ", detail));
 }
 

@@ -247,11 +247,11 @@ class Collector {
   }
 
   std::string WhyEmpty() const {
-    return absl::StrCat("no token of the batch bears loss: ", counts_.episodes_left_out, " episodes left out, ",
-                        counts_.calls_left_out_weights, " calls on other weights, ", counts_.calls_left_out_flagged,
+    return absl::StrCat("no token of the batch is trained: ", counts_.episodes_left_out, " episodes excluded, ",
+                        counts_.calls_left_out_weights, " calls to other models, ", counts_.calls_left_out_flagged,
                         " calls sampled under a penalty, bias or grammar, ", counts_.calls_empty,
                         " without sampled tokens, ", counts_.calls_left_out_truncated,
-                        " left out by trainer.truncated, ", counts_.tokens_left_out_age,
+                        " excluded by trainer.truncated, ", counts_.tokens_left_out_age,
                         " tokens older than train_segments allows, ", counts_.groups_filtered,
                         " groups without any advantage, ", counts_.episodes_unpaired, " episodes without a pair");
   }
@@ -341,7 +341,7 @@ absl::Status CheckCall(const tree::CallPath& call, const TokenLimits& limits, bo
                               limits.vocab_size));
   }
   if (total > limits.max_tokens) {
-    return fault(absl::StrCat("it has ", total, " tokens, the model's context length is ", limits.max_tokens));
+    return fault(absl::StrCat("it has ", total, " tokens, but the model's context length is ", limits.max_tokens));
   }
   if (!(call.temperature > 0) || !std::isfinite(call.temperature)) {
     return fault(absl::StrCat("its temperature is ", call.temperature, "; training needs one above 0"));
@@ -369,7 +369,7 @@ absl::StatusOr<PreparedBatch> PrepareBatch(const TrainBatch& batch, const Traine
                                                    " groups where groups_per_step is ", options.groups_per_step));
   }
   if (batch.groups.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("batch ", batch.step, " holds no groups at all"));
+    return absl::InvalidArgumentError(absl::StrCat("batch ", batch.step, " has no groups"));
   }
   PreparedBatch prepared;
   Collector collector(options, limits, version, prepared);

@@ -140,7 +140,7 @@ void Trainer::Update(BatchGradient& gradient, BoundedUpdate& update, StepMetrics
   const double grad_norm = policy_.optimizer().GradNorm();
   const std::string fault = gradient.FindFault(outcome.tally, grad_norm);
   if (!fault.empty()) {
-    outcome.fault = fault + "; a lower learning rate, a tighter clip or a resume from an earlier checkpoint may help";
+    outcome.fault = fault + "; a lower learning rate, a tighter clip, or resuming from an earlier checkpoint may help";
     return;
   }
   const double rate = LearningRate(options_.optimizer, version(), options_.total_steps);

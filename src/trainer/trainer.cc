@@ -119,7 +119,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Resume(const TrainerOptions& o
     if (config.ok()) INGOT_RETURN_IF_ERROR(CheckRunFits(options, *config, device, ranks));
     INGOT_ASSIGN_OR_RETURN(CheckpointContents contents, ReadCheckpoint(checkpoint_path));
     if (contents.seed != options.seed) {
-      INGOT_LOG(warn, "{} was made with seed {}, the configuration says {}", checkpoint_path, contents.seed,
+      INGOT_LOG(warn, "{} was created with seed {}, but the configuration has {}", checkpoint_path, contents.seed,
                 options.seed);
     }
     INGOT_ASSIGN_OR_RETURN(model::Transformer model,

@@ -132,7 +132,7 @@ class ShapeBench {
     const int64_t available = base::AvailableMemory();
     if (bytes <= available) return absl::OkStatus();
     return absl::ResourceExhaustedError(
-        absl::StrFormat("%s need %d MB, %d MB can be had; %s", what, bytes >> 20, available >> 20, advice));
+        absl::StrFormat("%s need %d MB, but %d MB are available; %s", what, bytes >> 20, available >> 20, advice));
   }
 
   std::string Advice() const {
@@ -140,7 +140,7 @@ class ShapeBench {
                                          o_.micro_batch_tokens);
     if (!o_.checkpoint_layers) advice += ", set --checkpoint-layers";
     if (!o_.recompute_prefix) advice += ", set --recompute-prefix";
-    if (o_.baselines) advice += ", leave the baselines out with --no-baselines";
+    if (o_.baselines) advice += ", skip the baselines with --no-baselines";
     return advice;
   }
 

@@ -14,8 +14,8 @@ absl::StatusOr<std::string> AnswerEnd(const EndUncalled& end, std::string_view t
   }
   if (end == nullptr) {
     return absl::NotFoundError(
-        "this page ends no episodes: the run is over, or has no gateway.admin_key_file; `ingot episodes end` ends "
-        "them");
+        "this page cannot end episodes, because the run is over or has no gateway.admin_key_file: use `ingot episodes "
+        "end`");
   }
   if (key.empty()) {
     return absl::UnauthenticatedError("ending an episode needs the key in the file gateway.admin_key_file");

@@ -182,8 +182,8 @@ absl::StatusOr<std::shared_ptr<Publisher::Update>> Publisher::MakeUpdate(std::sh
   const Snapshot* const base = before == nullptr ? nullptr : before->snapshot.get();
   if (base != nullptr && (snapshot->version() < base->version() ||
                           (snapshot->version() == base->version() && snapshot->checksum() != base->checksum()))) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("version ", snapshot->version(), " published after version ", base->version(), ": versions rise"));
+    return absl::InvalidArgumentError(absl::StrCat("version ", snapshot->version(), " published after version ",
+                                                   base->version(), ": versions must increase"));
   }
   if (base != nullptr && snapshot->version() == base->version() && retain == before->retain) return before;
   auto update = std::make_shared<Update>();
@@ -247,7 +247,8 @@ absl::Status Publisher::Release(int64_t version) {
   const base::Wait wait(absl::StrCat("engines to free version ", version), base::WaitKind::kWork);
   if (!WaitUntil(clock_.Now() + options_.deadline, [&] { return std::all_of(asked.begin(), asked.end(), reported); })) {
     return absl::DeadlineExceededError(absl::StrCat("not every engine freed version ", version, " within ",
-                                                    options_.deadline.count(), " ms; they do when they next answer"));
+                                                    options_.deadline.count(),
+                                                    " ms; they will when they respond again"));
   }
   for (const Engine* engine : asked) INGOT_RETURN_IF_ERROR(engine->release_error);
   return absl::OkStatus();

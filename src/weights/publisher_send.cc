@@ -171,7 +171,7 @@ absl::Status Publisher::SendHeld(Engine& engine, Update& update) {
 absl::Status Publisher::SendRetained(Engine& engine, RetainedUpdates* retained) {
   if (retained->empty()) return absl::OkStatus();
   const absl::StatusOr<std::vector<HeldVersion>> held = engine.sink->HeldVersions();
-  if (!held.ok()) return base::Annotate(held.status(), "cannot list the versions that it holds");
+  if (!held.ok()) return base::Annotate(held.status(), "cannot list its versions");
   for (auto it = retained->begin(); it != retained->end();) {
     const auto& [version, update] = *it;
     const auto is_same = [&, version = version, checksum = update->snapshot->checksum()](const HeldVersion& one) {

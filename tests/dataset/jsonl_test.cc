@@ -117,7 +117,7 @@ TEST(TasksTest, IdsDomainsAndPayloads) {
 
 TEST(TasksTest, ErrorsNameTheLine) {
   EXPECT_THAT(TaskError("{\"task_id\": \"a\"}\n\n{\"task_id\": \"a\"}\n"),
-              HasSubstr(":3: the task id 'a' is taken by line 1"));
+              HasSubstr(":3: the task id 'a' is already used by line 1"));
   EXPECT_THAT(TaskError("{\"q\": 1}\n{\"q\": 1}\n"), HasSubstr(":2: the task id"));
   EXPECT_THAT(TaskError("{\"q\": 1}\n{\"q\": \n"), HasSubstr(":2: malformed JSON"));
   EXPECT_THAT(TaskError("[1]\n"), HasSubstr(":1: the line is JSON but not an object"));
@@ -176,9 +176,9 @@ TEST(Tasks, OfSeveralFilesFollowEachOtherAndShareNoId) {
     return std::string(LoadTasks(paths).status().message());
   };
   EXPECT_EQ(error({one.path(), two.path(), two.path()}),
-            absl::StrCat(two.path(), ":2: the task id 'b' is taken by ", two.path(), ":2"));
+            absl::StrCat(two.path(), ":2: the task id 'b' is already used by ", two.path(), ":2"));
   const TempFile equal_line("{\"x\": 1}\n"), empty("\n"), bad("{\"task_id\": \"z\"}\n{\n");
-  EXPECT_THAT(error({one.path(), equal_line.path()}), HasSubstr(absl::StrCat("is taken by ", one.path(), ":2")));
+  EXPECT_THAT(error({one.path(), equal_line.path()}), HasSubstr(absl::StrCat("is already used by ", one.path(), ":2")));
   EXPECT_EQ(error({one.path(), empty.path()}), empty.path() + ": the file has no task");
   EXPECT_THAT(error({one.path(), bad.path()}), testing::StartsWith(bad.path() + ":2: "));
 }

@@ -223,7 +223,7 @@ TEST(EmptyBatch, WithoutGroupsIsAnErrorAndWithoutLossASkippedStep) {
   auto trainer = Fresh();
   const absl::Status none = ShortRun("", [](TrainBatch& batch) { batch.groups.clear(); }).Go(*trainer);
   EXPECT_EQ(none.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(MessageOf(none), AllOf(HasSubstr("step 0"), HasSubstr("holds no groups")));
+  EXPECT_THAT(MessageOf(none), AllOf(HasSubstr("step 0"), HasSubstr("has no groups")));
   EXPECT_EQ(trainer->version(), 0);
 
   TempDir dir;

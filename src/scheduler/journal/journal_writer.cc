@@ -7,7 +7,7 @@
 namespace ingot::scheduler {
 
 absl::Status JournalWriter::Foreign() const {
-  return absl::AbortedError(absl::StrCat("another scheduler writes the journal of this pool (", rejected_,
+  return absl::AbortedError(absl::StrCat("another scheduler is writing this pool's journal (", rejected_,
                                          "): stop it, or this one; the next start reads the journal again"));
 }
 

@@ -40,7 +40,7 @@ void JournaledRun::EndReplay(int64_t records) {
 absl::Status JournaledRun::ResumeAt(int64_t checkpoint) {
   if (checkpoint < 0 || checkpoint > policy_.next_step()) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "checkpoint ", checkpoint, " contains batches that this journal does not hold (it holds ", policy_.next_step(),
+        "checkpoint ", checkpoint, " contains batches that this journal does not have (it has ", policy_.next_step(),
         "): the pool belongs to another run, or lost its last records", datapool::PoolRecoveryHint()));
   }
   if (checkpoint < policy_.first_step()) return BeginsAfter(checkpoint);
@@ -72,7 +72,7 @@ absl::Status JournaledRun::StartEval(const v1::StartEvalRequest& request, const 
 
 absl::Status JournaledRun::BeginsAfter(int64_t step) const {
   return absl::FailedPreconditionError(absl::StrCat("the journal begins at step ", policy_.first_step(),
-                                                    " and does not hold batch ", step, datapool::PoolRecoveryHint()));
+                                                    " and does not have batch ", step, datapool::PoolRecoveryHint()));
 }
 
 int64_t JournaledRun::TrimEnd() const {
@@ -108,7 +108,7 @@ absl::Status JournaledRun::Apply(const v1::JournalRecord& record) {
     case v1::JournalRecord::RECORD_NOT_SET:
       break;
   }
-  return absl::DataLossError("a journal record of a kind that this version does not know");
+  return absl::DataLossError("the journal has a record of a kind that this version of ingot does not know");
 }
 
 absl::Status JournaledRun::ApplyBegun(const v1::JournalBegun& begun) {
@@ -190,8 +190,9 @@ absl::Status JournaledRun::ApplyLive(const v1::VersionLive& live) {
 
 absl::Status JournaledRun::CheckCheckpoint(int64_t step) const {
   if (step >= 0 && step <= policy_.next_step()) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "checkpoint ", step, " contains batches that were never fed: ", policy_.next_step(), " are journalled"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("checkpoint ", step, " contains batches that were never given to the trainer: ", policy_.next_step(),
+                   " are in the journal"));
 }
 
 }  // namespace ingot::scheduler

@@ -23,7 +23,7 @@ absl::StatusOr<int64_t> Replay(datapool::Client& pool, JournaledRun& run) {
       }
     }
     if (pages.done() && page.end_index() != end) {
-      return absl::DataLossError(absl::StrCat("the journal has ", end, " records, and ", page.end_index(),
+      return absl::DataLossError(absl::StrCat("the journal has ", end, " records, but ", page.end_index(),
                                               " were written", datapool::PoolRecoveryHint()));
     }
   }

@@ -30,7 +30,7 @@ absl::StatusOr<std::vector<double>> TurnRewards(const v1::EpisodeTree& tree,
   }
   if (found != static_cast<int64_t>(rewards.size())) {
     return absl::InvalidArgumentError(
-        absl::StrCat("call_rewards names ", rewards.size(), " calls, of which the episode holds ", found));
+        absl::StrCat("call_rewards names ", rewards.size(), " calls, but the episode has ", found));
   }
   return turns;
 }
@@ -123,7 +123,7 @@ class Planner {
     const auto trunk = trunks_.find(episode.fork().episode_id());
     if (rule_.by_role && trunk != trunks_.end()) {
       return absl::InvalidArgumentError(
-          "it left a trunk, and no role can be credited with a trunk's turns: set trainer.advantage_groups to episode "
+          "it branches from a trunk, whose turns cannot be credited to a role: set trainer.advantage_groups to episode "
           "for groups that branch");
     }
     if (rule_.by_role) AddRoles(tree, reward, turns);

@@ -36,7 +36,7 @@ absl::StatusOr<std::unique_ptr<Objective>> MakeObjective(const TrainerOptions& o
   }
   return absl::InvalidArgumentError(absl::StrCat("unknown objective '", options.objective, "': use one of ",
                                                  absl::StrJoin(ObjectiveNames(), ", "),
-                                                 " (grpo, dr_grpo, dapo and others are values of preset)"));
+                                                 " (grpo, dr_grpo, dapo, and others are values of trainer.preset)"));
 }
 
 }  // namespace ingot::trainer

@@ -106,7 +106,7 @@ absl::StatusOr<std::unique_ptr<Liveness>> Liveness::Listen(LivenessOptions optio
   socklen_t size = sizeof(address);
   if (made->listen_fd_ < 0 || bind(made->listen_fd_, where, size) != 0 ||
       listen(made->listen_fd_, made->options_.size) != 0 || getsockname(made->listen_fd_, where, &size) != 0) {
-    return SocketError(absl::StrCat("cannot listen at ", host, " for the other ranks' beats"));
+    return SocketError(absl::StrCat("cannot listen at ", host, " for the other ranks' heartbeats"));
   }
   made->port_ = ntohs(address.sin_port);
   return made;
@@ -147,13 +147,15 @@ absl::StatusOr<std::unique_ptr<Liveness>> Liveness::Connect(LivenessOptions opti
   int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd >= 0) LimitConnecting(fd, made->options_.join_timeout);
   if (fd < 0 || connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
-    const absl::Status why = SocketError(absl::StrCat("cannot connect to rank 0's beats at ", made->options_.host));
+    const absl::Status why =
+        SocketError(absl::StrCat("cannot connect to rank 0's heartbeat port at ", made->options_.host));
     Close(fd);
     return RankLost(std::string(why.message()));
   }
   const std::string hello = static_cast<char>(made->options_.rank) + made->options_.secret;
   if (send(fd, hello.data(), hello.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(hello.size())) {
-    const absl::Status why = SocketError(absl::StrCat("cannot send to rank 0's beats at ", made->options_.host));
+    const absl::Status why =
+        SocketError(absl::StrCat("cannot send to rank 0's heartbeat port at ", made->options_.host));
     Close(fd);
     return RankLost(std::string(why.message()));
   }
@@ -218,7 +220,7 @@ void Liveness::Watch() {
     const nanoseconds now = clock.Now();
     for (const Peer& peer : peers_) {
       if (peer.fd >= 0 && now - peer.heard > options_.deadline) {
-        Lose(peer.rank, absl::StrCat("gave no sign of life for ", options_.deadline.count(), " ms"));
+        Lose(peer.rank, absl::StrCat("sent no heartbeat for ", options_.deadline.count(), " ms"));
         return;
       }
     }
@@ -241,7 +243,7 @@ bool Liveness::Read(Peer& peer) {
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return true;
     if (count <= 0) {
-      Lose(peer.rank, "ended without a goodbye");
+      Lose(peer.rank, "disconnected without notice");
       return false;
     }
     peer.heard = options_.clock->Now();

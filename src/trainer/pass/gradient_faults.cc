@@ -27,7 +27,7 @@ std::string NonFinite(const std::map<std::string, at::Tensor>& tensors, const ch
     text = absl::StrCat("tensor ", name, ": ", count, " of ", tensor.numel(), " elements of its ", what,
                         " are not finite");
   }
-  return more == 0 ? text : absl::StrCat(text, "; ", more, " more tensors too");
+  return more == 0 ? text : absl::StrCat(text, "; ", more, " more tensors as well");
 }
 
 void ResetGradients(const model::Transformer& model) {

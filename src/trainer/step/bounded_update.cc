@@ -61,7 +61,7 @@ void BoundedUpdate::Apply(double learning_rate, double grad_norm) {
   if (scale < 1) {
     INGOT_LOG(warn,
               "step {} is {}: it would have moved the policy by {:.3g} nats per position, {:.3g} at the largest of {}",
-              policy_.version(), scale > 0 ? absl::StrCat("shortened to ", scale) : "taken back",
+              policy_.version(), scale > 0 ? absl::StrCat("shortened to ", scale) : "undone",
               metrics_["trainer/step_kl_proposed_mean"], metrics_["trainer/step_kl_proposed_max"], shift.positions);
   }
   metrics_["trainer/step_kl_mean"] = shift.mean();

@@ -71,8 +71,8 @@ void ProbeRun::Finish(LogprobGap& mismatch) {
   }
   if (options_.numerics == kernels::Numerics::kExact && mismatch.abs_diff.max > 0) {
     INGOT_LOG(warn,
-              "numerics is exact, but at version {} a probe's log-prob differs from the engine's by {}: do engine and "
-              "trainer run on machines with different instruction sets?",
+              "numerics is exact, but at version {} a probe's log-prob differs from the engine's by {}: check whether "
+              "the engine and the trainer run on machines with different instruction sets",
               version, mismatch.abs_diff.max);
   }
 }

@@ -24,8 +24,8 @@ HeldVersion EndOf(const v1::VersionRoute& route) {
 
 absl::Status FollowerOptions::Validate() const {
   if (!IsObjectKey(run) || !IsObjectKey(engine)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the run's name '", run, "' or the engine's name '", engine, "' cannot be the name of objects"));
+    return absl::InvalidArgumentError(absl::StrCat("the run's name '", run, "' or the engine's name '", engine,
+                                                   "' cannot be part of an object's name"));
   }
   for (const auto& [name, span] : {std::pair("poll", poll), {"heartbeat", heartbeat}, {"retry", retry}}) {
     if (span.count() <= 0) {
@@ -81,7 +81,7 @@ void Follower::Poll() {
     logged_.clear();
   } else {
     next_try_ = clock_.Now() + options_.retry;
-    Log(status, "the engine did not take the newest version, retrying");
+    Log(status, "the engine did not accept the newest version; retrying");
   }
   Acknowledge(*live, status, cost);
 }

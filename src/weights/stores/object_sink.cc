@@ -43,7 +43,7 @@ class ObjectSink final : public Sink {
     if (taken) return ResponseOf(ack, target);
     INGOT_RETURN_IF_ERROR(ErrorOf(ack));
     return absl::UnavailableError(
-        absl::StrCat("engine ", engine_, " moved on to version ", ack.live().version(), " meanwhile"));
+        absl::StrCat("engine ", engine_, " moved on to version ", ack.live().version(), " in the meantime"));
   }
 
   absl::Status Release(int64_t version) override {

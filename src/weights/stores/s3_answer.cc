@@ -91,8 +91,8 @@ absl::Status ErrorOf(const S3Answer& answer, const S3Options& options) {
   }
   if (answer.http == 403) {
     return absl::PermissionDeniedError(
-        absl::StrCat("the credentials do not permit this: reading, writing, listing and deleting objects of the bucket "
-                     "are needed (",
+        absl::StrCat("the credentials do not permit this: they must allow reading, writing, listing, and deleting the "
+                     "bucket's objects (",
                      said, ")"));
   }
   if (answer.http == 404) return absl::NotFoundError(said);

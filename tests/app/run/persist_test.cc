@@ -269,7 +269,7 @@ TEST_F(PersistTest, WaitingForABatchEndsWithTheRun) {
 
 TEST_F(PersistTest, AnImpossibleBatchEndsTheRun) {
   FakeScheduler scheduler;
-  scheduler.answers = {absl::AbortedError("another scheduler writes the journal")};
+  scheduler.answers = {absl::AbortedError("another scheduler is writing this pool's journal")};
   EXPECT_EQ(WaitForBatch(scheduler, 7, retry).status().code(), absl::StatusCode::kAborted);
   EXPECT_EQ(scheduler.asked, 1u);
 }

@@ -43,7 +43,7 @@ def case_bench(ingot):
         done = ingot.call("bench", command, "--shape", "nope")
         check(done.returncode == 2 and "'nope'" in done.stderr and "dialogue-20" in done.stderr, f"{command}: {done}")
     done = ingot.call("bench", "tree", "--shape", "dialogue-5", "--vocab", "16000000", "--hidden", "4096")
-    check(done.returncode == 1 and "can be had" in done.stderr and done.stderr.count("\n") == 1, f"{done}")
+    check(done.returncode == 1 and "are available" in done.stderr and done.stderr.count("\n") == 1, f"{done}")
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ class FakeScheduler final : public UnusedScheduler {
     if (!trouble.ok()) return trouble;
     v1::EvalStatusResponse status;
     status.set_done(done.contains(version));
-    if (!done.contains(version) && !running.contains(version)) return absl::NotFoundError("start it (again)");
+    if (!done.contains(version) && !running.contains(version)) return absl::NotFoundError("start it");
     return status;
   }
   void Finish(int64_t version) {
@@ -339,7 +339,7 @@ TEST_F(EvaluationsTest, FinishDescribesItsWait) {
 }
 
 TEST_F(EvaluationsTest, APermanentErrorIsReturned) {
-  scheduler.trouble = absl::AbortedError("another scheduler writes the journal");
+  scheduler.trouble = absl::AbortedError("another scheduler is writing this pool's journal");
   EXPECT_EQ(evaluations->Start(10).code(), absl::StatusCode::kAborted);
   EXPECT_EQ(Poll().code(), absl::StatusCode::kAborted);
 }

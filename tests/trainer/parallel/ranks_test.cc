@@ -207,7 +207,7 @@ TEST(Liveness, SilenceLongerThanTheDeadlineIsALoss) {
   clock.Advance(milliseconds(301));
   std::unique_lock<std::mutex> lock(mu);
   reported.wait(lock, [&] { return !lost.ok(); });
-  EXPECT_EQ(lost.message(), "rank 1 of 2 gave no sign of life for 300 ms");
+  EXPECT_EQ(lost.message(), "rank 1 of 2 sent no heartbeat for 300 ms");
   EXPECT_TRUE(IsRankLost((*leader)->status()));
   close(fd);
 }
