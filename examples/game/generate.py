@@ -11,8 +11,8 @@ import random
 import agent
 
 HERE = pathlib.Path(__file__).resolve().parent
-HEAPS = [heap for heap in range(5, 16) if heap % 4 != 0]
-SKILL = 0.5
+HEAPS = [heap for heap in range(5, 12) if heap % 4 != 0]
+SKILL = 0.3
 
 
 def task(heap, seed):
@@ -39,7 +39,7 @@ def write(name, rows):
 def main():
     write("train.jsonl", [task(heap, seed) for seed in range(8) for heap in HEAPS])
     write("eval.jsonl", [task(heap, seed) for seed in range(100, 106) for heap in HEAPS])
-    write("sft.jsonl", [conversation(heap, seed) for seed in range(1000, 1020) for heap in range(4, 16)])
+    write("sft.jsonl", [conversation(heap, seed) for seed in range(1000, 1020) for heap in range(4, 12)])
 
 
 if __name__ == "__main__":
