@@ -7,6 +7,7 @@ BUILD := build/release
 .PHONY: smoke test tidy test-agents test-loggers test-page test-tokenizers test-torch check build binary configure setup format bundle wheel deb cuda gpu-check clean
 
 smoke: binary
+	/usr/bin/python3 -m compileall -q examples/agents
 	$(BUILD)/ingot train configs/smoke.yaml
 
 # `make test FOLDER=gateway` builds and runs only the tests of tests/gateway.

@@ -20,18 +20,18 @@ An unknown tool or key and malformed arguments are reported to the model as the 
 answered after max_turns requests prints an empty line. Exit codes: 0, 1 if the server could not be talked to, 2 for a
 mistake in how it was called.
 
-A run of training starts thousands of these, often on few cores, so start-up counts: run it as `python3 -I -S`. The
-imports are chosen for that: `json` and `socket` are thin Python around the C modules `_json` and `_socket`, and load
-`re`, `enum` and `selectors`, which take longer than all the rest of this program.
+A run of training starts thousands of these, often on few cores, so start-up counts: run it as `python3 -I -S`, and with
+compiled.py for many short episodes. The imports are chosen for that: `json` and `socket` are thin Python around the C
+modules `_json` and `_socket`, and load `re`, `enum` and `selectors`, which take longer than all the rest of this program.
 """
 import sys
 
 try:
-    from posix import environ as _environ
+    from posix import _exit, environ as _environ
 
     env = {name.decode(): value.decode("utf-8", "replace") for name, value in _environ.items()}
 except ImportError:
-    from os import environ as env
+    from os import _exit, environ as env
 
 try:
     import _socket as socket
@@ -324,5 +324,12 @@ def main(argv):
     return 0
 
 
+def leave(code):
+    """Ends the process without taking the interpreter apart, which is a tenth of a short episode's CPU time."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    _exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    leave(main(sys.argv))

@@ -52,7 +52,8 @@ class ToolAgentTest : public testing::Test {
     sandbox::Command command;
     command.argv = {"/usr/bin/python3", "-I", "-S"};
     command.argv.insert(command.argv.end(), python_flags_.begin(), python_flags_.end());
-    command.argv.insert(command.argv.end(), {kAgent, "task.json"});
+    command.argv.insert(command.argv.end(), program_.begin(), program_.end());
+    command.argv.push_back("task.json");
     command.argv.insert(command.argv.end(), more.begin(), more.end());
     command.env = {{"OPENAI_BASE_URL", url}, {"OPENAI_API_KEY", "secret"}};
     command.working_dir = folder_;
@@ -81,6 +82,7 @@ class ToolAgentTest : public testing::Test {
 
   std::string folder_;
   std::vector<std::string> python_flags_;
+  std::vector<std::string> program_ = {kAgent};
   std::vector<std::string> heads_;
   std::vector<value> requests_;
   int connections_ = 0;
@@ -103,6 +105,24 @@ TEST_F(ToolAgentTest, CallsTheToolAndPrintsTheAnswerOverOneConnection) {
   // The next request repeats the assistant's message as it was sent, then the tool's result.
   EXPECT_EQ(Field(requests_[1], "messages.1"), base::PrintJson(*base::ParseJson(Call(kLookup))));
   EXPECT_EQ(Field(requests_[1], "messages.2"), R"({"role":"tool","tool_call_id":"c1","content":"C"})");
+}
+
+// With or without its compiled file, which only the source folder's owner can write.
+TEST_F(ToolAgentTest, RunsFromItsCompiledFile) {
+  namespace fs = std::filesystem;
+  for (const char* const name : {"compiled.py", "tool_agent.py"})
+    fs::copy(fs::path(kAgent).parent_path() / name, fs::path(folder_) / name);
+  program_ = {folder_ + "/compiled.py", "tool_agent"};
+  for (const char* const way : {"compiles it first", "reads the compiled file"}) {
+    const sandbox::Outcome outcome = RunWith({Call(kLookup), kFinal});
+    EXPECT_EQ(outcome.out, "F\n") << way << outcome.err;
+    EXPECT_EQ(outcome.exit_code, 0) << way;
+    EXPECT_EQ(requests_.size(), 2u) << way;
+    EXPECT_TRUE(fs::exists(folder_ + "/__pycache__")) << way;
+  }
+  const sandbox::Outcome failed = Run("http://127.0.0.1:1/v1");
+  EXPECT_EQ(failed.exit_code, 1);
+  EXPECT_THAT(failed.err, HasSubstr("tool_agent: "));
 }
 
 TEST_F(ToolAgentTest, GoesOnFromItsSessionWhereAnotherOneWasEnded) {
@@ -232,8 +252,8 @@ TEST_F(ToolAgentTest, AMistakeInTheTaskIsReportedToTheCaller) {
   }
 }
 
-// A run pays the agent's start-up once per episode; the target is 25 ms of CPU, measured about 11 on one core of 2026's
-// servers. Imports decide it (http.client alone: 25 ms), so the test counts modules: the agent may load a few beyond
+// A run pays the agent's start-up once per episode; the target is 25 ms of CPU, measured about 8 on one core of 2026's
+// servers (compiled.py). Imports decide it (http.client alone: 25 ms), so the test counts modules: the agent may load a few beyond
 // those of bare Python. `re` would add 19, http.client 72.
 TEST_F(ToolAgentTest, ImportsAlmostNothingAndMakesOneRequestATurn) {
   python_flags_ = {"-X", "importtime"};

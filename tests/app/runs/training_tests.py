@@ -11,6 +11,7 @@ import pathlib
 import re
 import shutil
 import signal
+import subprocess
 import time
 
 from ingot_runs import SHORT, check, check_run, main, role_process, wait_for_rows, wait_until, write_asking_config
@@ -18,6 +19,7 @@ from ingot_runs import SHORT, check, check_run, main, role_process, wait_for_row
 
 def case_smoke(ingot, seed=1):
     """The smoke run meets its goal, and its rows keep the laws of a run."""
+    subprocess.run(["/usr/bin/python3", "-m", "compileall", "-q", f"{ingot.source}/examples/agents"], check=True)
     started = time.time()
     code, output = ingot.run("train", {"http.port": 0, "run.seed": seed})
     print(output)
