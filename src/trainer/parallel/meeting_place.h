@@ -3,12 +3,12 @@
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
-#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <chrono>
 #include <string>
 
 #include "base/status.h"
+#include "trainer/parallel/c10d_types.h"
 
 namespace ingot::trainer {
 

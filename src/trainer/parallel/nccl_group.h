@@ -4,11 +4,11 @@
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
-#include <torch/csrc/distributed/c10d/Backend.hpp>
-#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <chrono>
 #include <functional>
+
+#include "trainer/parallel/c10d_types.h"
 
 namespace ingot::trainer {
 

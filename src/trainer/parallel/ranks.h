@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "trainer/parallel/c10d_types.h"
 #include "trainer/parallel/liveness.h"
 #include "trainer/parallel/nccl_group.h"
 #include "trainer/parallel/process_group.h"

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <unistd.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <algorithm>
