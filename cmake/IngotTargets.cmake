@@ -123,3 +123,18 @@ function(ingot_test name)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
 endfunction()
+
+# ingot_slow_tests(NAME test ...): these gtest cases of NAME run in `make check` only, as NAME_slow. A name may have wildcards.
+# The variable INGOT_SLOW_TESTS tells a randomized case to make all its trials (tests/trials.h).
+function(ingot_slow_tests name)
+  list(JOIN ARGN ":" cases)
+  set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "GTEST_FILTER=-${cases}")
+  ingot_all_trials(${name} ${ARGN})
+endfunction()
+
+# ingot_all_trials(NAME test ...): the same, for cases that NAME runs too, with fewer trials.
+function(ingot_all_trials name)
+  list(JOIN ARGN ":" cases)
+  add_test(NAME ${name}_slow COMMAND ${name} --gtest_filter=${cases})
+  set_tests_properties(${name}_slow PROPERTIES LABELS slow TIMEOUT 900 ENVIRONMENT "INGOT_SLOW_TESTS=1")
+endfunction()

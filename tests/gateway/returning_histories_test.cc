@@ -15,6 +15,7 @@
 #include "gateway/prompt/history.h"
 #include "text/chat/rejecting_templates.h"
 #include "text/output/output_samples.h"
+#include "trials.h"
 
 namespace ingot::gateway {
 namespace {
@@ -90,13 +91,14 @@ void ExpectReturns(ReturningWorld& world, const Client& client, const std::vecto
 }
 
 TEST(ReturningHistories, OfEveryFormatToEveryTemplate) {
+  const int trials = Trials(8, 24);  // 8 = each client, with a whole answer and with a cut one
   std::mt19937 random(11);
   Verdict verdict;
   for (const RejectingTemplate& of : text::RejectingTemplates()) {
     for (const std::string& output : text::OutputFormatNames()) {
       ReturningWorld world(of, output);
       text::Outputs outputs(**text::FindOutputFormat(output), static_cast<unsigned>(random()));
-      for (int trial = 0; trial < 24; ++trial) {
+      for (int trial = 0; trial < trials; ++trial) {
         std::vector<int32_t> ids = world.engine->tokenizer->Encode(outputs.Next(), true);
         if (ids.empty()) continue;
         const bool cut = trial / std::size(kClients) % 2 == 0;
@@ -112,12 +114,13 @@ TEST(ReturningHistories, OfEveryFormatToEveryTemplate) {
   for (const auto& [cause, count] : verdict.forks) forked += count;
   std::printf("%lld calls continued an answer, of them forked %s\n", static_cast<long long>(verdict.calls),
               testing::PrintToString(verdict.forks).c_str());
-  EXPECT_GT(verdict.calls, 4000);
+  EXPECT_GT(verdict.calls, 4000 * trials / 24);
   EXPECT_LT(forked, verdict.calls / 4);
 }
 
-// Two calls of each format, cut behind each of their tokens.
+// Two calls of each format, cut behind each of their tokens, or every third one.
 TEST(ReturningHistories, CutAtEveryToken) {
+  const size_t stride = static_cast<size_t>(Trials(3, 1));
   std::mt19937 random(12);
   Verdict verdict;
   const std::vector<RejectingTemplate> templates = text::RejectingTemplates();
@@ -131,7 +134,7 @@ TEST(ReturningHistories, CutAtEveryToken) {
       const RejectingTemplate& of = templates[next++ % templates.size()];
       ReturningWorld world(of, output);
       const std::vector<int32_t> ids = world.engine->tokenizer->Encode(text, true);
-      for (size_t size = 1; size <= ids.size(); ++size) {
+      for (size_t size = 1 + trial % stride; size <= ids.size(); size += stride) {
         const std::vector<int32_t> first(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(size));
         const Client& client = kClients[(size + trial) % std::size(kClients)];
         ExpectReturns(world, client, first, size < ids.size(), false, random,
@@ -140,7 +143,7 @@ TEST(ReturningHistories, CutAtEveryToken) {
       }
     }
   }
-  EXPECT_GT(verdict.calls, 4000);
+  EXPECT_GT(verdict.calls, 4000 / static_cast<int64_t>(stride));
 }
 
 // The templates in the folder INGOT_TEST_TEMPLATES, if it is set, each with the format of its calls.

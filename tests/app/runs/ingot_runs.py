@@ -15,9 +15,9 @@ import sys
 import tempfile
 import time
 
-# A short run: little warm start, few and small steps, any reward.
+# A short run: a small model, little warm start, few and small steps, any reward.
 SHORT = {
-    "sft.max_steps": 30, "scheduler.total_steps": 8, "scheduler.groups_per_step": 2, "scheduler.group_size": 4,
+    "model.hidden_size": 64, "model.intermediate_size": 128, "model.heads": 2, "model.kv_heads": 1, "sft.max_steps": 30, "scheduler.total_steps": 8, "scheduler.groups_per_step": 2, "scheduler.group_size": 4,
     "scheduler.max_drops_per_batch": 2, "trainer.checkpoint_every": 2, "goal.first_steps": 0, "goal.last_steps": 0,
     "eval.tasks": "", "http.port": 0,
 }

@@ -17,19 +17,21 @@ import time
 from ingot_runs import SHORT, check, check_run, main, role_process, wait_for_rows, wait_until, write_asking_config
 
 
-def case_smoke(ingot, seed=1):
-    """The smoke run meets its goal, and its rows keep the laws of a run."""
+def case_smoke(ingot, steps=48, seed=1):
+    """The smoke run meets its goal, and its rows keep the laws of a run. With fewer `steps` it has to get half as far."""
+    whole = steps == 48
+    goal = {} if whole else {"scheduler.total_steps": steps, "goal.last_reward_above": 0.6}
     subprocess.run(["/usr/bin/python3", "-m", "compileall", "-q", f"{ingot.source}/examples/agents"], check=True)
     started = time.time()
-    code, output = ingot.run("train", {"http.port": 0, "run.seed": seed})
+    code, output = ingot.run("train", {"http.port": 0, "run.seed": seed, **goal})
     print(output)
     check(code == 0, f"exit code {code}")
-    rows = check_run(ingot, "smoke", 48)
+    rows = check_run(ingot, "smoke", steps)
     check(rows[-1]["scheduler/finished_episodes"] >= 1000, "fewer than 1,000 episodes")
     check(all(row["perf/update_weights_wire_bytes"] == 0 for row in rows), "weights were encoded within one process")
     check(any("perf/first_token_ms" in row for row in rows), "no version has a first token")
     evals = [row for row in ingot.metrics("smoke") if "eval/reward_mean" in row]
-    check(evals and evals[-1]["eval/reward_mean"] > 0.7, f"held-out reward: {evals}")
+    check(evals and evals[-1]["eval/reward_mean"] > (0.7 if whole else 0.5), f"held-out reward: {evals}")
     print(f"wall time {time.time() - started:.0f} s")
 
 
