@@ -111,7 +111,7 @@ absl::StatusOr<LogprobKind> ServerControl::CheckStart(const ServedModel& model) 
   INGOT_RETURN_IF_ERROR(Label().status());
   INGOT_RETURN_IF_ERROR(Call(api_.Resume(), kHealthTimeout).status());
   INGOT_ASSIGN_OR_RETURN(const AnswerEvent plain, SampleOne(model, 1));
-  INGOT_ASSIGN_OR_RETURN(const AnswerEvent hot, SampleOne(model, 4));
+  INGOT_ASSIGN_OR_RETURN(const AnswerEvent hot, SampleOne(model, 2));
   if (plain.spans.empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
         api_.name(), " at ", url(), " does not report which weights sampled a token: it needs a newer release"));
