@@ -218,23 +218,26 @@ absl::Status ExternalEngine::Install(const std::shared_ptr<const weights::Snapsh
 
 // After an error, the server runs as before, or has been lost.
 absl::Status ExternalEngine::PauseServer(const std::function<bool()>& cancelled) {
-  bool was_sending = false;
+  bool was_sending = false, has_weights = false;
   {
     base::MutexLock lock(mu_);
     if (stopping_) return ShuttingDown();
     if (!ready_) return absl::UnavailableError("the rollout server is not there: it starts again");
     was_sending = std::exchange(sending_, false);  // new requests wait
+    has_weights = live_.has_value();
   }
   absl::Status paused = control_.Call(api_->Pause(external_.swap), seconds(external_.load_s)).status();
   if (paused.ok() && cancelled()) paused = absl::CancelledError("the sender gave up the update");
   if (paused.ok()) return absl::OkStatus();
+  // A server whose weights are unknown is never resumed.
+  if (!has_weights) return absl::IsCancelled(paused) ? paused : absl::UnavailableError(paused.message());
   if (const absl::Status resumed = control_.Call(api_->Resume(), seconds(external_.load_s)).status(); !resumed.ok()) {
     Lose(resumed, /*server_gone=*/true);
     return absl::IsCancelled(paused) ? paused : absl::UnavailableError(paused.message());
   }
   {
     base::MutexLock lock(mu_);
-    sending_ = was_sending && live_.has_value() && !stopping_;
+    sending_ = was_sending && !stopping_;
   }
   SendWaiting();
   return absl::IsCancelled(paused) ? paused : absl::UnavailableError(paused.message());
