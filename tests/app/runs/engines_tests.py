@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""Runs that sample through a fake vLLM (tests/engines/fake_vllm.py): engines_tests.py BINARY SOURCE_DIR CASE.
+
+Its policy is random and its log-probs are made up, so these runs show that the roles work together, not that they learn.
+"""
+import json
+import os
+import pathlib
+import signal
+
+from ingot_runs import check, check_run, finish_launched, main, wait_for_rows, wait_until, write_asking_config
+
+STEPS = 6
+
+
+def settings(ingot, name, fake=None):
+    program = fake or pathlib.Path(ingot.source).resolve() / "tests/engines/fake_vllm.py"
+    words = ["FAKE=1", "/usr/bin/env", "python3", str(program), "--port", "${port}", "--model", "${model}", "--vocab", "200",
+             "--context", "${context}"]
+    return {"run.name": name, "rollout.engine": "vllm", "rollout.external.command": json.dumps(words),
+            "rollout.external.exchange": f"{ingot.folder}/exchange", "rollout.external.idle_health_s": 0.1,
+            "scheduler.total_steps": STEPS, "scheduler.drop_zero_variance": "false", "trainer.importance_cap": 2}
+
+
+def servers(ingot):
+    """Process ids of the fake servers that this test's roles started."""
+    found = []
+    for process in pathlib.Path("/proc").iterdir():
+        if process.name.isdigit():
+            try:
+                words = (process / "cmdline").read_bytes().decode().split("\0")
+            except OSError:
+                continue
+            if any(word.startswith(f"{ingot.folder}/exchange/") for word in words) and "python3" in words[0]:
+                found.append(int(process.name))
+    return found
+
+
+def check_end(ingot):
+    wait_until(lambda: not servers(ingot), "end of the servers", seconds=30)
+    left = list(pathlib.Path(f"{ingot.folder}/exchange").iterdir())
+    check(not left, f"folders with weights are left: {left}")
+
+
+def case_launch(ingot):
+    """A launched run whose server is killed."""
+    write_asking_config(ingot)
+    launch = ingot.start("launch", settings(ingot, "launched"))
+    wait_for_rows(ingot, launch, "launched", 2)
+    wait_until(lambda: servers(ingot), "a server", launch)
+    os.kill(servers(ingot)[0], signal.SIGKILL)
+    finish_launched(ingot, launch, "launched", STEPS)
+    log = pathlib.Path(ingot.folder, "launched/logs/rollout-0.log").read_text()
+    check("lost" in log or "cannot be used" in log, f"the role did not notice: {log[-2000:]}")
+    check_end(ingot)
+
+
+def case_train(ingot):
+    """All roles in one process."""
+    write_asking_config(ingot)
+    code, output = ingot.run("train", settings(ingot, "trained"))
+    check(code == 0, f"exit code {code}: {output}")
+    check_run(ingot, "trained", STEPS)
+    check_end(ingot)
+
+
+def case_no_server(ingot):
+    """A server that ends at once ends the run with its reason."""
+    write_asking_config(ingot)
+    code, output = ingot.run("launch", {**settings(ingot, "none"), "rollout.external.command": "['false']"}, timeout=120)
+    check(code != 0 and "rollout.external.command" in output, f"exit code {code}: {output}")
+
+
+if __name__ == "__main__":
+    main(case_launch, case_train, case_no_server)
