@@ -92,7 +92,7 @@ void ExternalEngine::AwaitServer() {
     process_->Stop();
     return;
   }
-  const absl::StatusOr<LogprobKind> kind = control_.CheckStart(model_);
+  const absl::StatusOr<LogprobKind> kind = control_.CheckStart(model_, seconds(external_.start_s));
   if (!kind.ok()) {
     const bool final = absl::IsFailedPrecondition(kind.status()) || absl::IsInvalidArgument(kind.status());
     if (final) return SetFault(kind.status());

@@ -15,7 +15,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr milliseconds kHealthTimeout = seconds(5);
-constexpr milliseconds kCheckTimeout = seconds(120);  // the first request of a server may compile kernels
 constexpr float kSameLogprob = 1e-3F;
 
 // Returns the greatest difference between log-probs of ids that both lists have.
@@ -70,7 +69,8 @@ absl::Status ServerControl::LoadAndLabel(const std::string& model_dir, const std
                                              base::Shown(reported), "' after '", label, "' was loaded"));
 }
 
-absl::StatusOr<AnswerEvent> ServerControl::SampleOne(const ServedModel& model, float temperature) {
+absl::StatusOr<AnswerEvent> ServerControl::SampleOne(const ServedModel& model, float temperature,
+                                                     milliseconds timeout) {
   v1::GenerateRequest request;
   request.add_prompt_ids(0);
   request.add_prompt_ids(std::min(1, model.vocab_size - 1));
@@ -81,7 +81,7 @@ absl::StatusOr<AnswerEvent> ServerControl::SampleOne(const ServedModel& model, f
   // With this kind, no temperature is refused.
   const GenerateContext context{.model = model, .salt = "ingot-check", .logprobs = LogprobKind::kProcessed};
   INGOT_ASSIGN_OR_RETURN(const ServerRequest asked, api_.Generate(request, context));
-  INGOT_ASSIGN_OR_RETURN(const std::string body, Call(asked, kCheckTimeout));
+  INGOT_ASSIGN_OR_RETURN(const std::string body, Call(asked, timeout));
   AnswerEvent all;
   EventStream stream;
   INGOT_RETURN_IF_ERROR(stream.Push(body + "\n\n", [&](std::string_view data) -> absl::Status {
@@ -100,7 +100,7 @@ absl::StatusOr<AnswerEvent> ServerControl::SampleOne(const ServedModel& model, f
       absl::StrCat(api_.name(), " at ", url(), " answered a request for one token with ", all.ids.size()));
 }
 
-absl::StatusOr<LogprobKind> ServerControl::CheckStart(const ServedModel& model) {
+absl::StatusOr<LogprobKind> ServerControl::CheckStart(const ServedModel& model, milliseconds timeout) {
   INGOT_ASSIGN_OR_RETURN(const std::string models, Call(api_.Models(), kHealthTimeout));
   INGOT_ASSIGN_OR_RETURN(const int64_t length, api_.ReadContextLength(models));
   if (length != 0 && length < model.context_length) {
@@ -110,8 +110,8 @@ absl::StatusOr<LogprobKind> ServerControl::CheckStart(const ServedModel& model) 
   }
   INGOT_RETURN_IF_ERROR(Label().status());
   INGOT_RETURN_IF_ERROR(Call(api_.Resume(), kHealthTimeout).status());
-  INGOT_ASSIGN_OR_RETURN(const AnswerEvent plain, SampleOne(model, 1));
-  INGOT_ASSIGN_OR_RETURN(const AnswerEvent hot, SampleOne(model, 2));
+  INGOT_ASSIGN_OR_RETURN(const AnswerEvent plain, SampleOne(model, 1, timeout));
+  INGOT_ASSIGN_OR_RETURN(const AnswerEvent hot, SampleOne(model, 2, timeout));
   if (plain.spans.empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
         api_.name(), " at ", url(), " does not report which weights sampled a token: it needs a newer release"));
