@@ -80,7 +80,7 @@ class EngineApi {
   virtual absl::StatusOr<ServerRequest> Generate(const v1::GenerateRequest& request,
                                                  const GenerateContext& context) const = 0;
   // Reads the data of one server-sent event. Returns nullopt if it has no part of an answer. Returns DATA_LOSS if it is
-  // not an event, and UNAVAILABLE if it reports that the server failed.
+  // not an event, and StatusOf's error if it reports one.
   virtual absl::StatusOr<std::optional<AnswerEvent>> ReadEvent(std::string_view data) const = 0;
   // Reads the response to a request with score_ids. Its ids are the scored ones.
   virtual absl::StatusOr<AnswerEvent> ReadScores(const v1::GenerateRequest& request, std::string_view body) const = 0;

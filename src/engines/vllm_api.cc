@@ -228,7 +228,9 @@ class VllmApi final : public EngineApi {
     absl::StatusOr<value> json = base::ParseJson(data);
     if (!json.ok()) return Broken(std::string(json.status().message()));
     if (const value* error = base::Find(*json, "error")) {
-      return absl::UnavailableError(absl::StrCat("the server reports: ", base::Shown(base::PrintJson(*error))));
+      // A request that is refused after its head was sent, such as a prompt that is too long, has the code here.
+      const int64_t code = Integer(base::Find(*error, "code")).value_or(500);
+      return StatusOf(code < 400 ? 500 : static_cast<int>(code), base::PrintJson(*error));
     }
     const value* choices = base::Find(*json, "choices");
     if (choices == nullptr || !choices->is_array()) return Broken("it has no choices");

@@ -154,6 +154,7 @@ TEST(VllmApi, RejectsBrokenEvents) {
     EXPECT_TRUE(absl::IsDataLoss(api->ReadEvent(data).status())) << data;
   }
   EXPECT_TRUE(absl::IsUnavailable(api->ReadEvent(R"({"error":{"message":"engine dead"}})").status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(api->ReadEvent(R"({"error":{"message":"too long","code":400}})").status()));
 }
 
 // vLLM writes -9999 for a log-prob that is not a number or that it does not have.
