@@ -5,11 +5,14 @@
 //   2. weights that change under running requests (rollout.external.swap: recompute): each token against its version
 //   3. that a dropped request leaves nothing running, and that a killed server comes back with its weights
 // Prints one line per check. Exits with 1 if one fails.
+#include <signal.h>
+
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <deque>
 #include <string>
+#include <thread>
 
 #include "app/models/model_setup.h"
 #include "app/models/snapshots.h"
