@@ -85,9 +85,9 @@ def check_values(ingot):
     expect(ingot, {}, "broken.yaml:3", "run.nmae", "run.name", config=str(broken))
 
 
-def expect_name_free(ingot, settings, *words):
-    """A run that cannot start leaves its name free, with either command."""
-    for command in ("train", "launch"):
+def expect_name_free(ingot, settings, *words, commands=("train",)):
+    """A run that cannot start leaves its name free."""
+    for command in commands:
         expect(ingot, {"run.name": "unborn", "run.if_exists": "fail", **settings}, *words, command=command)
     check(not (pathlib.Path(ingot.folder) / "unborn").exists(), "a run that could not start has left a folder")
     done = ingot.ask(("config", "check"), settings)
@@ -100,7 +100,8 @@ def check_files(ingot):
     tasks.write_text("{\"task_id\": \"a\"}\n{\"task_id\": \n")
     expect(ingot, {"data.tasks": tasks, "run.name": "bad", "http.port": 0}, "tasks.jsonl", "2", codes=(1, 2))
     expect(ingot, {"data.tasks": "nothing.jsonl", "run.name": "bad", "http.port": 0}, "nothing.jsonl", codes=(1, 2))
-    expect_name_free(ingot, {"data.tasks": "nothing.jsonl"}, "data.tasks: nothing.jsonl", os.path.realpath(ingot.source))
+    expect_name_free(ingot, {"data.tasks": "nothing.jsonl"}, "data.tasks: nothing.jsonl", os.path.realpath(ingot.source),
+                     commands=("train", "launch"))
     expect_name_free(ingot, {"eval.tasks": tasks}, "eval.tasks", "tasks.jsonl:2")
     expect_name_free(ingot, {"data.sft": tasks}, "data.sft", "tasks.jsonl:1")
     expect_name_free(ingot, {"data.dpo": folder / "none.jsonl"}, "data.dpo", str(folder / "none.jsonl"))

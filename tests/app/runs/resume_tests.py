@@ -327,7 +327,7 @@ def copy_run(ingot, name, copy):
 def case_damage(ingot):
     """One flipped bit in each kind of the pool's files. The error says how the run goes on; who follows it word for word
     gets the whole run."""
-    steps = 24
+    steps = 14
     write_asking_config(ingot, agent_seconds=0.2)  # so that the run goes on while it is looked at, however quick the machine
     settings = {"run.name": "killed", "scheduler.total_steps": steps, "trainer.checkpoint_every": 2}
     for extra in ((), ("--resume",)):  # twice, so that records are in tables and in the log
