@@ -1,6 +1,7 @@
 #include "trainer/options.h"
 
 #include "base/config.h"
+#include "base/python_name.h"
 #include "trainer/objectives/objective.h"
 #include "trainer/presets.h"
 
@@ -13,9 +14,10 @@ absl::Status Require(bool holds, const std::string& what) {
 
 void BindObjective(base::Schema& schema, TrainerOptions& o) {
   schema.Choice("preset", &o.preset, PresetNames(),
-                "published recipe, which sets those trainer keys that neither the file nor the command line sets");
-  schema.Choice("objective", &o.objective, ObjectiveNames(), "the policy loss");
-  schema.Field("eps_clip_low", &o.eps_clip_low, "importance ratios below 1 - eps_clip_low are clipped; >= 1: never",
+                "a published recipe: sets the trainer's keys that neither file nor command line sets");
+  schema.Choice("objective", &o.objective, ObjectiveNames(), "the policy loss; custom: trainer.custom.function");
+  schema.Section("custom", o.custom);
+  schema.Field("eps_clip_low", &o.eps_clip_low, "importance ratios below 1 - this are clipped; >= 1: never",
                base::NotNegative());
   schema.Field("eps_clip_high", &o.eps_clip_high, "importance ratios above 1 + eps_clip_high are clipped",
                base::Positive());
@@ -213,6 +215,15 @@ void Bind(base::Schema& schema, OffPolicyMaskOptions& o) {
                base::NotNegative());
 }
 
+void Bind(base::Schema& schema, CustomLossOptions& o) {
+  schema.Field(
+      "function", &o.function,
+      "FILE.py:NAME or PACKAGE.MODULE:NAME of a loss in Python, which the key `python` runs once at the start to "
+      "trace its torch operations; returns [T], the loss of each token");
+  schema.Choice("scope", &o.scope, {"call", "batch"},
+                "tokens that the function sees together: those of one call, or of the whole batch");
+}
+
 void Bind(base::Schema& schema, TrainerOptions& o) {
   BindObjective(schema, o);
   Bind(schema, o.off_policy_mask);
@@ -220,7 +231,18 @@ void Bind(base::Schema& schema, TrainerOptions& o) {
   BindStep(schema, o);
 }
 
+absl::Status TrainerOptions::ValidateCustomLoss() const {
+  INGOT_RETURN_IF_ERROR(Require(custom_loss() || custom.function.empty(),
+                                absl::StrCat("custom.function is ", custom.function, ", but objective is ", objective,
+                                             ": set objective custom, or no function")));
+  INGOT_RETURN_IF_ERROR(Require(custom_loss() || custom.scope == "call",
+                                "custom.scope is of objective custom: set objective custom, or no scope"));
+  return custom_loss() ? base::CheckPythonName("custom.function", custom.function, "losses.py:my_loss")
+                       : absl::OkStatus();
+}
+
 absl::Status TrainerOptions::ValidateObjective() const {
+  INGOT_RETURN_IF_ERROR(ValidateCustomLoss());
   INGOT_RETURN_IF_ERROR(Require(kl_kind == "k3" || kl_coefficient > 0 || reference_kl_coefficient > 0,
                                 absl::StrCat("kl_kind ", kl_kind,
                                              " has no effect, because both KL penalties are off: set kl_coefficient or "

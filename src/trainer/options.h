@@ -67,6 +67,15 @@ struct OffPolicyMaskOptions {
   bool on() const { return of_tokens() || of_sequences(); }
 };
 
+// A policy loss in Python, for the objective `custom` (custom_loss/custom_objective.h).
+struct CustomLossOptions {
+  // "FILE.py:NAME", where FILE may be relative to the directory where ingot was started, or "PACKAGE.MODULE:NAME".
+  std::string function;
+  std::string scope = "call";
+  // Set at the start of a run, not by a key: the function's trace (app/run/loss_trace.h).
+  std::string graph;
+};
+
 struct TrainerOptions {
   // Set by the scheduler's options, the run's seed, numerics, and compute, not by keys of `trainer`.
   int64_t groups_per_step = 0;  // number of groups in every batch; 0 = any number
@@ -105,6 +114,7 @@ struct TrainerOptions {
   double sapo_tau_positive = 1.0;
   double sapo_tau_negative = 1.05;
   double dpo_beta = 0.1;  // also for the `dpo` stage
+  CustomLossOptions custom;
 
   OffPolicyMaskOptions off_policy_mask;
 
@@ -155,10 +165,12 @@ struct TrainerOptions {
   // Returns whether samples are compared only within their group.
   bool within_group() const { return advantage_baseline != "batch" && advantage_baseline != "none"; }
   bool by_role() const { return advantage_groups == "role"; }
+  bool custom_loss() const { return objective == "custom"; }
   bool needs_reference() const { return objective == "dpo" || reference_kl_coefficient > 0; }
 
  private:
   absl::Status ValidateObjective() const;
+  absl::Status ValidateCustomLoss() const;
   absl::Status ValidateAdvantages() const;
 };
 
@@ -166,6 +178,7 @@ void Bind(base::Schema& schema, OptimizerOptions& options);
 void Bind(base::Schema& schema, SftOptions& options);
 void Bind(base::Schema& schema, TrustRegionOptions& options);
 void Bind(base::Schema& schema, OffPolicyMaskOptions& options);
+void Bind(base::Schema& schema, CustomLossOptions& options);
 // Binds the `trainer` section, without the stages.
 void Bind(base::Schema& schema, TrainerOptions& options);
 

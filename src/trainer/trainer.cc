@@ -8,6 +8,7 @@
 #include "base/process_memory.h"
 #include "base/work.h"
 #include "kernels/torch/threads.h"
+#include "trainer/custom_loss/custom_objective.h"
 #include "trainer/pass/gradient_faults.h"
 #include "trainer/policy/owned_model.h"
 #include "trainer/policy/policy_checkpoint.h"
@@ -91,7 +92,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Make(const TrainerOptions& opt
                                                        model::Parameters parameters, bool copy,
                                                        const base::Clock& clock, Ranks* ranks) {
   INGOT_RETURN_IF_ERROR(base::Annotate(options.Validate(), "trainer options"));
-  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<Objective> objective, MakeObjective(options));
+  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<Objective> objective, MakeObjective(options, MakeCustomObjective));
   return AtTorchEdge("trainer", [&]() -> absl::StatusOr<std::unique_ptr<Trainer>> {
     if (parameters.tensors().empty()) return absl::InvalidArgumentError("the model has no parameters");
     const at::Device device = parameters.tensors().begin()->second.device();
@@ -112,7 +113,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Resume(const TrainerOptions& o
                                                          const std::string& checkpoint_path, at::Device device,
                                                          const base::Clock& clock, Ranks* ranks) {
   INGOT_RETURN_IF_ERROR(base::Annotate(options.Validate(), "trainer options"));
-  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<Objective> objective, MakeObjective(options));
+  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<Objective> objective, MakeObjective(options, MakeCustomObjective));
   return AtTorchEdge("resume", [&]() -> absl::StatusOr<std::unique_ptr<Trainer>> {
     const auto config = model::ModelConfig::FromFile(checkpoint_path + "/config.json");
     // If it cannot be read, ReadCheckpoint reports the reason.

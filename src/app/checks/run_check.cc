@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "app/checks/custom_loss_check.h"
 #include "app/checks/machine_check.h"
 #include "app/checks/machine_memory.h"
 #include "app/checks/model_keys.h"
@@ -62,6 +63,9 @@ absl::StatusOr<RunCheck> CheckRun(const RunConfig& config, RequestedBy requested
   INGOT_RETURN_IF_ERROR(CheckModelKeys(config, check.model.shape));
   INGOT_ASSIGN_OR_RETURN(check.start, CheckStart(config, check.model.text, check.model.shape.max_position_embeddings));
   INGOT_RETURN_IF_ERROR(ReadSupervisedExamples(config, check.model.text, check.model.shape).status());
+  if (asked_by != AskedBy::kDryRun) {
+    INGOT_ASSIGN_OR_RETURN(check.loss_graph, CheckCustomLoss(config));
+  }
   if (train) {
     INGOT_RETURN_IF_ERROR(CheckOneProcessFits(config, check.model));
     return check;

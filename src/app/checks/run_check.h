@@ -25,6 +25,7 @@ struct RunCheck {
   ModelSetup model;
   DeviceChoice device;  // for `ingot train`
   StartCheck start;
+  std::string loss_graph;          // of trainer.custom.function; empty = another objective, or a dry run
   std::vector<std::string> notes;  // skipped checks, and settings that may surprise the user
 };
 

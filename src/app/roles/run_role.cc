@@ -19,6 +19,7 @@
 #include "app/record/run_metrics.h"
 #include "app/roles/role.h"
 #include "app/roles/roles.h"
+#include "app/run/kept_loss.h"
 #include "app/run/kept_template.h"
 #include "app/run/persist.h"
 #include "app/run/process.h"
@@ -75,6 +76,9 @@ absl::StatusOr<LoadedRole> LoadRole(const std::string& role, const RunArgs& args
   INGOT_ASSIGN_OR_RETURN(LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
   const RunConfig& config = *loaded.config;
   UseKeptTemplate(config.root + "/" + config.name, loaded.config->model);
+  if (role == "trainer") {
+    INGOT_RETURN_IF_ERROR(UseKeptLoss(config.root + "/" + config.name, loaded.config->trainer));
+  }
   INGOT_RETURN_IF_ERROR(CheckThreads(ThreadsOfRole(config, role)));
   if (args.token_fd < 0) {
     INGOT_ASSIGN_OR_RETURN(secrets, FindRunSecrets(config));

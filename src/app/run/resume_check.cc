@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
+#include "app/run/kept_loss.h"
 #include "app/run/kept_template.h"
 #include "base/log.h"
 
@@ -63,6 +64,10 @@ absl::Status CheckResumable(const LoadedConfig& loaded, const RunDir& dir) {
   }
   if (ChatTemplateChanged(loaded.config->model, dir.path())) {
     changed.push_back(absl::StrCat("the text of model.chat_template (", loaded.config->model.chat_template, ")"));
+  }
+  if (LossChanged(loaded.config->trainer, dir.path())) {
+    changed.push_back(
+        absl::StrCat("the loss of trainer.custom.function (", loaded.config->trainer.custom.function, ")"));
   }
   if (!changed.empty()) INGOT_LOG(warn, "changed since the run was left: {}", absl::StrJoin(changed, ", "));
   return absl::OkStatus();

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/printable.h"
+#include "base/python_name.h"
 #include "reward/python/worker_program.h"
 #include "sandbox/process.h"
 
@@ -23,10 +24,6 @@ constexpr size_t kMaxSources = 256;
 constexpr int64_t kMaxSourceBytes = 8 << 20;
 constexpr size_t kLongestReply = 4 << 20;
 constexpr size_t kLongestError = 4096;  // bytes of a stack trace
-
-// Returns "rewards.py" or "package.module".
-std::string PlaceOf(const PythonOptions& options) { return options.function.substr(0, options.function.rfind(':')); }
-std::string NameOf(const PythonOptions& options) { return options.function.substr(options.function.rfind(':') + 1); }
 
 // The function's file and the other files in its folder.
 struct Sources {
@@ -88,8 +85,9 @@ PythonFunction::PythonFunction(PythonOptions options, std::string key)
 absl::StatusOr<LineWorkers::Program> PythonFunction::ProgramIn(const std::string& cwd) const {
   LineWorkers::Program program;
   const std::string file = options_.File();
+  const auto [place, name] = base::SplitPythonName(options_.function);
   program.command.argv = {options_.interpreter.empty() ? UserPython() : options_.interpreter, "-c", kPythonWorker,
-                          file.empty() ? PlaceOf(options_) : FileIn(cwd, file).string(), NameOf(options_)};
+                          file.empty() ? place : FileIn(cwd, file).string(), name};
   program.command.env = sandbox::InheritedEnvironment({"PATH", "LANG", "LC_ALL", "VIRTUAL_ENV", "PYTHONPATH"});
   if (file.empty()) return program;
   const auto sources = FindSources(FileIn(cwd, file));

@@ -3,21 +3,17 @@
 #include <cstdlib>
 
 #include "base/config.h"
+#include "base/python_name.h"
 
 namespace ingot::reward {
 
 std::string PythonOptions::File() const {
-  const std::string place = function.substr(0, function.rfind(':'));
-  return place.ends_with(".py") ? place : "";
+  const base::PythonName split = base::SplitPythonName(function);
+  return split.in_file() ? split.place : "";
 }
 
 absl::Status PythonOptions::Validate() const {
-  const size_t colon = function.rfind(':');
-  const bool has_both = colon != std::string::npos && colon > 0 && colon + 1 < function.size();
-  if (has_both && function.find('/', colon) == std::string::npos) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("python.function is '", function,
-                                                 "': write FILE.py:NAME, such as rewards.py:score, or "
-                                                 "PACKAGE.MODULE:NAME"));
+  return base::CheckPythonName("python.function", function, "rewards.py:score");
 }
 
 void Bind(base::Schema& schema, PythonOptions& o) {

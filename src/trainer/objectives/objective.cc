@@ -27,10 +27,12 @@ constexpr Named kObjectives[] = {
 std::vector<std::string> ObjectiveNames() {
   std::vector<std::string> names;
   for (const Named& one : kObjectives) names.emplace_back(one.name);
+  names.emplace_back("custom");
   return names;
 }
 
-absl::StatusOr<std::unique_ptr<Objective>> MakeObjective(const TrainerOptions& options) {
+absl::StatusOr<std::unique_ptr<Objective>> MakeObjective(const TrainerOptions& options, CustomMaker custom) {
+  if (options.custom_loss() && custom != nullptr) return custom(options);
   for (const Named& one : kObjectives) {
     if (options.objective == one.name) return one.make(options);
   }

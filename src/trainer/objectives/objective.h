@@ -47,6 +47,8 @@ struct LossEntries {
   // Per sequence: the sum of its tokens' weights, including the tokens that a mask removed (off_policy_mask.h). Empty =
   // no token was removed.
   std::span<const double> sequence_weights = {};
+  // The index of the token's call in the batch. Only for the objective `custom`.
+  std::span<const int32_t> calls = {};
 };
 
 class Objective {
@@ -145,8 +147,11 @@ std::unique_ptr<Objective> MakeSft();
 // Returns the valid values of TrainerOptions::objective.
 std::vector<std::string> ObjectiveNames();
 
+// Makes the objective `custom`. Code with torch passes MakeCustomObjective (custom_loss/custom_objective.h).
+using CustomMaker = absl::StatusOr<std::unique_ptr<Objective>> (*)(const TrainerOptions& options);
+
 // Makes the objective named by TrainerOptions::objective. Returns INVALID_ARGUMENT, with the known names, if there is
-// none.
-absl::StatusOr<std::unique_ptr<Objective>> MakeObjective(const TrainerOptions& options);
+// none. `custom` needs its maker; null = it is an INVALID_ARGUMENT.
+absl::StatusOr<std::unique_ptr<Objective>> MakeObjective(const TrainerOptions& options, CustomMaker custom = nullptr);
 
 }  // namespace ingot::trainer

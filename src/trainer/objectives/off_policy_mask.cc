@@ -33,12 +33,13 @@ KeptEntries::KeptEntries(const LossEntries& entries, const OffPolicyMaskOptions&
     advantages_.push_back(entries.advantages[i]);
     weights_.push_back(entries.weights[i]);
     sequences_.push_back(entries.sequences[i]);
+    if (!entries.calls.empty()) calls_.push_back(entries.calls[i]);
   }
 }
 
 LossEntries KeptEntries::entries() const {
-  return {logprobs_,  recorded_,       reference_,   advantages_,      weights_,
-          sequences_, sequence_count_, preferences_, sequence_weights_};
+  return {logprobs_,  recorded_,       reference_,   advantages_,       weights_,
+          sequences_, sequence_count_, preferences_, sequence_weights_, calls_};
 }
 
 void KeptEntries::Tally(MetricSums& sums) const {

@@ -50,7 +50,7 @@ class KeptEntries {
   std::vector<size_t> places_;
   // Per kept entry:
   std::vector<double> logprobs_, recorded_, reference_, advantages_, weights_;
-  std::vector<int32_t> sequences_;
+  std::vector<int32_t> sequences_, calls_;
 };
 
 }  // namespace ingot::trainer

@@ -43,6 +43,7 @@ StepLoss::StepLoss(const Objective& objective, const LossCoefficients& coefficie
       advantages_.push_back(batch.advantages[c] + (own ? batch.token_advantages[c][offset] : 0.0));
       weights_.push_back(batch.weights[c]);
       sequences_.push_back(call.episode);
+      calls_.push_back(static_cast<int32_t>(c));
     }
   }
 }
@@ -63,7 +64,10 @@ void StepLoss::RecordCurrent(std::span<const tree::LossEntry> entries, std::span
 }
 
 LossEntries StepLoss::All() const {
-  return {current_, recorded_, reference_, advantages_, weights_, sequences_, batch_.episodes, batch_.preferences};
+  LossEntries all{current_, recorded_,  reference_,      advantages_,
+                  weights_, sequences_, batch_.episodes, batch_.preferences};
+  all.calls = calls_;
+  return all;
 }
 
 double StepLoss::RecordedReference(const tree::LossEntry& entry) const {
@@ -122,7 +126,7 @@ double StepLoss::Evaluate(std::span<const tree::LossEntry> entries, std::span<co
     for (size_t i = 0; i < entries.size(); ++i) by_logprob[i] = fixed_[Slot(entries[i])];
   } else {
     std::vector<double> recorded, reference, advantages, weights;
-    std::vector<int32_t> sequences;
+    std::vector<int32_t> sequences, calls;
     for (const tree::LossEntry& entry : entries) {
       const size_t slot = Slot(entry);
       recorded.push_back(recorded_[slot]);
@@ -130,8 +134,10 @@ double StepLoss::Evaluate(std::span<const tree::LossEntry> entries, std::span<co
       advantages.push_back(advantages_[slot]);
       weights.push_back(weights_[slot]);
       sequences.push_back(sequences_[slot]);
+      calls.push_back(calls_[slot]);
     }
-    const LossEntries piece{logprobs, recorded, reference, advantages, weights, sequences, batch_.episodes, {}};
+    LossEntries piece{logprobs, recorded, reference, advantages, weights, sequences, batch_.episodes, {}};
+    piece.calls = calls;
     loss += PolicyLoss(piece, by_logprob, /*counts=*/true);
   }
   for (size_t i = 0; i < entries.size(); ++i) {

@@ -121,7 +121,7 @@ class StepLoss final : public EntryLoss {
   std::vector<int32_t> slots_;  // per sampled token: its index in the vectors below; -1 = bears no loss
   // Per loss-bearing token, in (call, offset) order, so that sums do not depend on the forests:
   std::vector<double> recorded_, reference_, advantages_, weights_, current_;
-  std::vector<int32_t> sequences_;
+  std::vector<int32_t> sequences_, calls_;
   std::vector<double> fixed_;  // the objective's derivative; empty before Fix
   double fixed_loss_ = 0;      // the objective's loss, until Evaluate adds it
   MetricSums sums_;

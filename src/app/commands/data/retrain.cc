@@ -1,6 +1,7 @@
 // `ingot retrain`: trains on a run's stored batches with another configuration, without a rollout. Creates a run folder
 // with a record, checkpoints, and a page, but has no gateway, agents, or engines and publishes no versions.
 #include "app/commands/data/retrain.h"
+#include "app/checks/custom_loss_check.h"
 
 #include <algorithm>
 #include <chrono>
@@ -23,6 +24,7 @@
 #include "app/models/model_setup.h"
 #include "app/record/run_view.h"
 #include "app/record/stored_run.h"
+#include "app/run/kept_loss.h"
 #include "app/run/kept_template.h"
 #include "app/run/persist.h"
 #include "app/run/process.h"
@@ -292,6 +294,7 @@ absl::StatusOr<int> RetrainOrError(const RetrainArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, OpenDevice(config.device));
   INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model, device.torch_name));
   INGOT_RETURN_IF_ERROR(CheckModelKeys(config, model.shape));
+  INGOT_ASSIGN_OR_RETURN(inputs.loaded.config->trainer.custom.graph, CheckCustomLoss(config));
   const RetryPolicy retry{.stop = &StopFlag()};
   const std::string fingerprint = model.text.tokenizer->fingerprint();
   std::vector<StoredBatch> batches = inputs.stored.Whole();
@@ -308,6 +311,7 @@ absl::StatusOr<int> RetrainOrError(const RetrainArgs& args) {
   const std::string effective = inputs.loaded.schema.EffectiveYaml();
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", effective));
   INGOT_RETURN_IF_ERROR(KeepChatTemplate(config.model, dir));
+  INGOT_RETURN_IF_ERROR(KeepLoss(config.trainer, dir));
   INGOT_RETURN_IF_ERROR(KeepTokenizer(dir.path(), config.model.path, model.text));
   INGOT_RETURN_IF_ERROR(KeepBatches(dir, args.run_dir, batches));
   INGOT_RETURN_IF_ERROR(KeepCommand(dir, CommandLineOf(args)));

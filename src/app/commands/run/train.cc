@@ -15,6 +15,7 @@
 #include "app/models/kept_tokenizer.h"
 #include "app/record/run_view.h"
 #include "app/roles/embedded.h"
+#include "app/run/kept_loss.h"
 #include "app/run/kept_template.h"
 #include "app/run/process.h"
 #include "app/run/resume_check.h"
@@ -54,7 +55,8 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
         "cluster.trainer_ranks is ", config.cluster.trainer_ranks,
         ": `ingot train` is one process and trains on one rank; use `ingot launch`, or --set cluster.trainer_ranks=1"));
   }
-  INGOT_ASSIGN_OR_RETURN(const RunCheck check, CheckRun(config, RequestedBy::kTrain));
+  INGOT_ASSIGN_OR_RETURN(const RunCheck check, CheckRun(config, AskedBy::kTrain));
+  loaded.config->trainer.custom.graph = check.loss_graph;
   const ModelSetup& model = check.model;
   INGOT_RETURN_IF_ERROR(CheckRunPool(config, args.resume));
   INGOT_ASSIGN_OR_RETURN(const RunDir dir,
@@ -69,6 +71,7 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
   }
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", loaded.schema.EffectiveYaml()));
   INGOT_RETURN_IF_ERROR(KeepChatTemplate(config.model, dir));
+  INGOT_RETURN_IF_ERROR(KeepLoss(config.trainer, dir));
   INGOT_RETURN_IF_ERROR(KeepTokenizer(dir.path(), config.model.path, model.text));
   const std::string command = CommandOf("train", args);
   INGOT_RETURN_IF_ERROR(KeepCommand(dir, command));

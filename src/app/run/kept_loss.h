@@ -1,0 +1,24 @@
+// RUN/custom_loss.json: the graph of the custom loss (loss_trace.h), which the start of a run writes. Every rank of the
+// trainer reads it, so all use the same loss, and none of them needs Python or the user's file.
+#pragma once
+
+#include <string>
+
+#include "app/run/run_dir.h"
+#include "base/status.h"
+#include "trainer/options.h"
+
+namespace ingot::app {
+
+// Writes options.custom.graph. Does nothing without a custom loss. Call before any role starts.
+absl::Status KeepLoss(const trainer::TrainerOptions& options, const RunDir& dir);
+
+// Returns whether options.custom.graph has other operations than the run's file. Lines in the user's file do not count.
+// Returns false if either is missing.
+bool LossChanged(const trainer::TrainerOptions& options, const std::string& run_dir);
+
+// Reads the file into options.custom.graph, if the options have a custom loss. Returns FAILED_PRECONDITION if it cannot
+// be read.
+absl::Status UseKeptLoss(const std::string& run_dir, trainer::TrainerOptions& options);
+
+}  // namespace ingot::app

@@ -1,0 +1,25 @@
+// The objective `custom`: a loss per token that the user wrote in Python, as a graph (loss_graph.h). w_t is a token's
+// weight and l_t the function's result for it:
+//
+//   loss = sum_t w_t l_t       derivative_t = d loss / d logprob_t, by autograd
+//
+// With scope call, the function sees the tokens of one call at a time, and with scope batch, all tokens of the batch. If
+// no operation of the graph combines tokens, both are the same, and no extra forward pass is needed (Scope::kToken).
+//
+// Tallies actor/custom/NAME, the mean of each of the function's metrics.
+#pragma once
+
+#include <memory>
+
+#include "base/status.h"
+#include "trainer/objectives/objective.h"
+#include "trainer/options.h"
+
+namespace ingot::trainer {
+
+// Makes the objective from options.custom.graph, and tries it on a few made-up tokens. Returns FAILED_PRECONDITION if
+// there is no graph, and INVALID_ARGUMENT if it is not valid, if an operation fails, if a loss has another shape than
+// [T], if the loss or its derivative is not finite there, or if the loss does not depend on the log-probs.
+absl::StatusOr<std::unique_ptr<Objective>> MakeCustomObjective(const TrainerOptions& options);
+
+}  // namespace ingot::trainer

@@ -1,0 +1,25 @@
+// The operations that a custom loss may use, by their names in torch's operator library. Does not use torch.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace ingot::trainer {
+
+enum class OperationKind {
+  kPerToken,  // a token's result depends only on the same token's arguments
+  kWhole,     // sums and the like, which combine tokens
+  kSegments,  // combines tokens of a segment; its argument `index` must be the input `segments` or `episodes`
+};
+
+struct Operation {
+  std::string_view name;  // "aten::NAME" or "aten::NAME.OVERLOAD"
+  OperationKind kind;
+};
+
+std::span<const Operation> LossOperations();
+
+// Returns nullptr if the operation is not allowed.
+const Operation* FindLossOperation(std::string_view name);
+
+}  // namespace ingot::trainer
