@@ -35,8 +35,8 @@ test-tokenizers: build
 	build/peers/bin/python tests/text/peer/compare_components.py $(BUILD)/tests/text/text_tool
 	build/peers/bin/python tests/text/peer/compare_tokenizers.py $(BUILD)/tests/text/text_tool
 
-# Compares exported models with `transformers`, and the attention operator from Python with FlexAttention. Fetches torch
-# with its CUDA libraries (5 GB) and transformers from PyPI.
+# Compares exported models with `transformers`, and the attention operator from Python with FlexAttention, and traces
+# losses in Python. Fetches torch with its CUDA libraries (5 GB) and transformers from PyPI.
 test-torch: build
 	cmake --build --preset release --target ingot_ops model_export
 	[ -x build/peers-torch/bin/python ] || python3 -m venv build/peers-torch
@@ -48,6 +48,8 @@ test-torch: build
 	build/peers-torch/bin/python tests/model/check_trained.py $(BUILD)/ingot .
 	build/peers-torch/bin/python tests/model/check_gguf.py $(BUILD)/ingot build/converted \
 	  $$(find build/peers-torch/lib -name 'SmolLM2-135M-Instruct.Q4_1.gguf')
+	INGOT_TORCH_PYTHON=build/peers-torch/bin/python python3 tests/app/runs/custom_loss_tests.py $(BUILD)/ingot . trace
+	INGOT_TORCH_PYTHON=build/peers-torch/bin/python python3 tests/app/runs/custom_loss_tests.py $(BUILD)/ingot . custom_loss
 	build/peers-torch/bin/python examples/python/tree_attention.py --compile $(BUILD)/src/kernels/libingot_ops.so
 
 build: configure

@@ -1,7 +1,7 @@
 """Traces a user's loss function into a graph of torch operations: trace_loss.py PLACE NAME OPERATIONS.
 
 PLACE is FILE.py or PACKAGE.MODULE, NAME the function in it, and OPERATIONS a JSON list of the allowed operators by their ATen names.
-Calls the function twice, on tensors without values and with two numbers of tokens. The traces must be equal. Prints one line of JSON:
+Calls the function twice, on tensors that hide their values and with two numbers of tokens. The traces must be equal. Prints one line of JSON:
 
     {"graph": {"inputs": [NAME, ...], "nodes": [NODE, ...], "loss": INDEX, "metrics": {NAME: INDEX}}}
     {"error": TEXT}
@@ -77,9 +77,12 @@ def refuse_value(self, *_, **__):
                 "before there are values: use torch.where for a choice that depends on values")
 
 
-def refuse_gradient(*_, **__):
-    raise Fault(f"{user_line()}: the loss computes gradients itself (torch.autograd), which the trace does not keep: write it with "
-                "operations on tensors, and use detach() for factors that are held constant")
+def refuser():
+    """Returns a new function: some of torch's modules reject one function under two names."""
+    def refuse_gradient(*_, **__):
+        raise Fault(f"{user_line()}: the loss computes gradients itself (torch.autograd), which the trace does not keep: write it with "
+                    "operations on tensors, and use detach() for factors that are held constant")
+    return refuse_gradient
 
 
 class Graph:
@@ -92,9 +95,9 @@ class Graph:
 
         class Traced(torch.Tensor):
             @staticmethod
-            def __new__(cls, meta, index):
-                made = torch.Tensor._make_wrapper_subclass(cls, meta.shape, dtype=meta.dtype, device="cpu")
-                made.meta_tensor, made.index = meta, index
+            def __new__(cls, sample, index):
+                made = torch.Tensor._make_wrapper_subclass(cls, sample.shape, dtype=sample.dtype, device="cpu")
+                made.sample, made.index = sample, index  # the sample gives shapes and types
                 return made
 
             __torch_function__ = torch._C._disabled_torch_function_impl
@@ -109,7 +112,7 @@ class Graph:
             __bool__ = __float__ = __int__ = __index__ = __complex__ = __contains__ = item = tolist = numpy = __array__ = refuse_value
 
         self.Traced = Traced
-        self.given = {name: Traced(meta, index) for index, (name, meta) in enumerate(inputs.items())}
+        self.given = {name: Traced(sample, index) for index, (name, sample) in enumerate(inputs.items())}
 
     def append(self, node):
         if len(self.nodes) >= MOST_NODES:
@@ -158,7 +161,7 @@ class Graph:
     def record(self, func, args, kwargs):
         given = dict(zip((each.name for each in func._schema.arguments), args))
         given.update(kwargs)
-        if given.get("device") is not None and self.torch.device(given["device"]).type not in ("cpu", "meta"):
+        if given.get("device") is not None and self.torch.device(given["device"]).type != "cpu":
             raise Fault(f"{user_line()}: the loss moves a tensor to a device; it runs on the CPU")
         kept = {name: self.value(value, name) for name, value in given.items()
                 if value is not None and name not in ("device", "layout", "pin_memory", "memory_format", "non_blocking")}
@@ -172,14 +175,13 @@ class Graph:
             hint = next((f": {hint}" for pattern, hint in HINTS if re.match(pattern, name)), "")
             raise Fault(f"{user_line()}: the operation {name.replace('aten::', '')} is not allowed in a custom loss{hint}. {LISTED}")
         index = self.record(func, args, kwargs)
-        meta = lambda each: each.meta_tensor if isinstance(each, self.Traced) else \
-            each.to("meta") if isinstance(each, self.torch.Tensor) else each
-        shapes = func(*map(meta, args), **{key: meta(each) for key, each in kwargs.items() if key != "device"})
-        if isinstance(shapes, tuple):
-            return (self.Traced(shapes[0], index), *(self.Traced(each, None) for each in shapes[1:]))
+        sample = lambda each: each.sample if isinstance(each, self.Traced) else each
+        result = func(*map(sample, args), **{key: sample(each) for key, each in kwargs.items()})
+        if isinstance(result, tuple):
+            return (self.Traced(result[0], index), *(self.Traced(each, None) for each in result[1:]))
         if not self.torch.is_grad_enabled():  # torch.no_grad leaves no operation of its own
             index = self.append({"op": "aten::detach", "args": {"self": {"node": index}}})
-        return self.Traced(shapes, index)
+        return self.Traced(result, index)
 
     def index_of(self, value, what, tokens, shapes):
         if not isinstance(value, self.torch.Tensor):
@@ -198,10 +200,10 @@ def load(place, name):
     if place.endswith(".py"):
         if not os.path.isfile(place):
             raise Fault(f"{place} is not a file")
-        sys.path.insert(0, os.path.dirname(os.path.abspath(place)))
+        sys.path.append(os.path.dirname(os.path.abspath(place)))  # last: a random.py there must not replace Python's
         spec = importlib.util.spec_from_file_location(os.path.basename(place)[:-3], place)
         module = importlib.util.module_from_spec(spec)
-        sys.modules[spec.name] = module
+        sys.modules.setdefault(spec.name, module)
         spec.loader.exec_module(module)
     else:
         module = importlib.import_module(place)
@@ -226,9 +228,8 @@ def arguments_of(function, given):
 
 
 def inputs_of(torch, tokens):
-    made = lambda dtype: torch.empty(tokens, dtype=dtype, device="meta")
-    return {"logprobs": made(torch.float64), "rollout_logprobs": made(torch.float64), "advantages": made(torch.float64),
-            "mask": made(torch.bool), "segments": made(torch.int64), "episodes": made(torch.int64)}
+    numbers, zeros = -torch.ones(tokens, dtype=torch.float64), torch.zeros(tokens, dtype=torch.int64)
+    return {"logprobs": numbers, "rollout_logprobs": numbers, "advantages": numbers, "mask": zeros == 0, "segments": zeros, "episodes": zeros}
 
 
 def metrics_of(graph, given, tokens):
@@ -284,8 +285,8 @@ def difference(first, second):
 
 def graph_of(place, name, operations):
     torch = import_torch()
-    torch.autograd.grad = torch.autograd.backward = torch.Tensor.backward = refuse_gradient
-    torch.autograd.Function.apply = classmethod(refuse_gradient)
+    torch.autograd.grad, torch.autograd.backward, torch.Tensor.backward = refuser(), refuser(), refuser()
+    torch.autograd.Function.apply = classmethod(refuser())
     function = load(place, name)
     first, second = (trace(torch, function, operations, tokens) for tokens in SIZES)
     if first != second:
@@ -295,11 +296,12 @@ def graph_of(place, name, operations):
 
 
 def stack_of(error):
-    """The stack trace without this program's frames."""
-    frames = error.__traceback__
-    while frames is not None and frames.tb_frame.f_code.co_filename == PROGRAM:
-        frames = frames.tb_next
-    return "".join(traceback.format_exception(type(error), error, frames)).rstrip()
+    """The stack trace without the frames of this program and of torch."""
+    folder = os.path.dirname(sys.modules["torch"].__file__)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__)
+              if frame.filename != PROGRAM and not frame.filename.startswith((folder, "<"))]
+    lines = traceback.format_list(frames) + traceback.format_exception_only(type(error), error)
+    return "".join(lines).rstrip()
 
 
 def main():
