@@ -63,7 +63,7 @@ absl::StatusOr<RunCheck> CheckRun(const RunConfig& config, RequestedBy requested
   INGOT_RETURN_IF_ERROR(CheckModelKeys(config, check.model.shape));
   INGOT_ASSIGN_OR_RETURN(check.start, CheckStart(config, check.model.text, check.model.shape.max_position_embeddings));
   INGOT_RETURN_IF_ERROR(ReadSupervisedExamples(config, check.model.text, check.model.shape).status());
-  if (asked_by != AskedBy::kDryRun) {
+  if (requested_by != RequestedBy::kDryRun) {
     INGOT_ASSIGN_OR_RETURN(check.loss_graph, CheckCustomLoss(config));
   }
   if (train) {
