@@ -8,11 +8,14 @@
 #include <map>
 #include <ostream>
 
+#include "base/file.h"
 #include "makers.h"
 #include "model/parameters.h"
 #include "per_call_reference.h"
 #include "temp_dir.h"
+#include "test_paths.h"
 #include "tiny_model.h"
+#include "trainer/custom_loss/custom_objective.h"
 #include "trainer/pass/forest_pass.h"
 #include "trainer/trainer.h"
 #include "tree/forest.h"
@@ -72,6 +75,21 @@ model::Transformer ReferencePolicy(const model::ModelConfig& config, at::ScalarT
   return *model::Transformer::Create(config, TinyParameters(config, 4, dtype));
 }
 
+// An objective as a loss in Python: the trace of examples/losses/OBJECTIVE.py, whose bounds the options must have.
+void UseCustomLoss(TrainerOptions& options, const std::string& objective, const std::string& scope) {
+  options.objective = "custom";
+  options.custom.function = objective + ".py:loss";
+  options.custom.scope = scope;
+  options.custom.graph =
+      *base::ReadFile(absl::StrCat(INGOT_SOURCE_DIR, "/tests/trainer/custom_loss/", objective, ".json"));
+}
+
+// The reference does not know custom losses. It uses the objective that the loss equals.
+TrainerOptions ReferenceOptions(TrainerOptions options) {
+  if (options.custom_loss()) options.objective = options.custom.function.substr(0, options.custom.function.find('.'));
+  return options;
+}
+
 class TreeTraining : public ::testing::TestWithParam<Case> {
  protected:
   double tolerance() const { return GetParam().dtype == at::kDouble ? 1e-10 : 1e-5; }
@@ -97,6 +115,8 @@ class TreeTraining : public ::testing::TestWithParam<Case> {
     const auto report = (*trainer)->TrainStep(batch);
     ASSERT_TRUE(report.ok()) << report.status();
     for (const auto& [name, expected] : reference.metrics) {
+      const bool of_objective = name.starts_with("actor/clipfrac") || name.find("/ratio_") != std::string::npos;
+      if (options.custom_loss() && of_objective) continue;
       ASSERT_TRUE(report->metrics.contains(name)) << name;
       const double scale = name == "actor/loss" ? reference.loss_abs_terms : std::max(1.0, std::abs(expected));
       EXPECT_LE(std::abs(report->metrics.at(name) - expected), tolerance() * scale) << name;
@@ -117,7 +137,7 @@ class TreeTraining : public ::testing::TestWithParam<Case> {
 
 // Loss and gradients of the merged batch, added up over its parts.
 double TreeGradients(const model::Transformer& model, const PreparedBatch& batch, const TrainerOptions& options) {
-  const auto objective = *MakeObjective(options);
+  const auto objective = *MakeObjective(options, MakeCustomObjective);
   const PassOptions pass = PassOptionsOf(options);
   StepLoss step(*objective, CoefficientsOf(options), batch, options.off_policy_mask);
   const std::vector<tree::PackedForest> forests = {*PackBatch(batch)};
@@ -148,8 +168,8 @@ TEST_P(TreeTraining, EqualsTrainingEachCallAlone) {
 
   const model::Transformer model = TrainableModel(config, parameters);
   const model::Transformer other = ReferencePolicy(config, GetParam().dtype);
-  const ReferenceResult reference =
-      PerCallReference(model, prepared->calls, prepared->advantages, options, kVersion, &other, prepared->preferences);
+  const ReferenceResult reference = PerCallReference(
+      model, prepared->calls, prepared->advantages, ReferenceOptions(options), kVersion, &other, prepared->preferences);
   const auto expected = TakeGradients(model);
   const double loss = TreeGradients(model, *prepared, options);
   const auto actual = TakeGradients(model);
@@ -419,6 +439,24 @@ std::vector<std::pair<std::string, Settings>> LaterObjectives() {
   };
 }
 
+// Losses in Python, whole and cut.
+std::vector<std::pair<std::string, Settings>> CustomLosses() {
+  return {
+      {"custom_cispo", [](auto& o) { UseCustomLoss(o, "cispo", "call"), o.eps_clip_low = 1, o.eps_clip_high = 4; }},
+      {"custom_ppo_clip",
+       [](auto& o) {
+         UseCustomLoss(o, "ppo_clip", "call");
+         o.eps_clip_low = 0.2, o.eps_clip_high = 0.2, o.reference_kl_coefficient = 0.1;
+         o.off_policy_mask = {.token_low = 0.2, .token_high = 6};
+       }},
+      {"custom_gspo",
+       [](auto& o) {
+         UseCustomLoss(o, "gspo", "batch");
+         o.loss_aggregation = "sequence", o.eps_clip_low = 3e-4, o.eps_clip_high = 4e-4;
+       }},
+  };
+}
+
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (const at::ScalarType dtype : {at::kDouble, at::kFloat}) {
@@ -467,6 +505,14 @@ std::vector<Case> Cases() {
           c.micro_batch_tokens = 24;
           c.logits_chunk_elements = 37 * 5;
         }
+        cases.push_back(c);
+      }
+    }
+    for (const auto& [name, settings] : CustomLosses()) {
+      for (const bool cut : {false, true}) {
+        Case c{absl::StrCat(dtype == at::kDouble ? "fp64_" : "fp32_", name, cut ? "_cut" : ""), "token", dtype, 700};
+        c.settings = settings;
+        if (cut) c.micro_batch_tokens = 24, c.logits_chunk_elements = 37 * 5;
         cases.push_back(c);
       }
     }

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "app/run/kept_loss.h"
 #include "app/run/kept_template.h"
 
 namespace ingot::app {
@@ -84,6 +85,34 @@ TEST_F(ResumeCheck, TheLogNamesAChangedChatTemplate) {
   ModelOptions without;
   UseKeptTemplate(Dir().path(), without);
   EXPECT_EQ(without.chat_template, "");
+}
+
+TEST_F(ResumeCheck, TheLogNamesAChangedLoss) {
+  const LoadedConfig loaded = Load({"trainer.objective=custom", "trainer.custom.function=l.py:f"});
+  trainer::TrainerOptions& options = loaded.config->trainer;
+  const auto resumed = [&] {
+    ::testing::internal::CaptureStdout();
+    EXPECT_TRUE(CheckResumable(loaded, Dir()).ok());
+    return ::testing::internal::GetCapturedStdout();
+  };
+  ASSERT_TRUE(Dir().WriteFile("config.yaml", loaded.schema.EffectiveYaml()).ok());
+  EXPECT_THAT(std::string(UseKeptLoss(Dir().path(), options).message()),
+              AllOf(HasSubstr("custom_loss.json"), HasSubstr("`ingot launch` write it")));
+  options.custom.graph = R"({"nodes":[{"op":"a","line":"l.py:1"}],"loss":6})";
+  EXPECT_EQ(resumed(), "");  // the run has none yet
+  ASSERT_TRUE(KeepLoss(options, Dir()).ok());
+  EXPECT_EQ(resumed(), "");
+  options.custom.graph = R"({"nodes":[{"op":"a","line":"l.py:2"}],"loss":6})";
+  EXPECT_EQ(resumed(), "") << "only a line moved";
+  options.custom.graph = R"({"nodes":[{"op":"b","line":"l.py:1"}],"loss":6})";
+  EXPECT_THAT(resumed(), HasSubstr("changed since the run was left: the loss of trainer.custom.function (l.py:f)"));
+  // The ranks of the trainer take the run's graph.
+  ASSERT_TRUE(UseKeptLoss(Dir().path(), options).ok());
+  EXPECT_THAT(options.custom.graph, HasSubstr("\"a\""));
+  trainer::TrainerOptions without;
+  EXPECT_TRUE(KeepLoss(without, Dir()).ok());
+  EXPECT_TRUE(UseKeptLoss(Dir().path(), without).ok());
+  EXPECT_EQ(without.custom.graph, "");
 }
 
 TEST_F(ResumeCheck, AConfigurationThatIsGoneIsSaid) {

@@ -17,8 +17,10 @@
 #include "../temp_dir.h"
 #include "../tiny_kinds.h"
 #include "../tiny_model.h"
+#include "base/file.h"
 #include "model/layer_spec.h"
 #include "rank_group.h"
+#include "test_paths.h"
 #include "together.h"
 #include "trainer/trainer.h"
 #include "weights/delta.h"
@@ -250,6 +252,19 @@ TEST(RankTraining, AdaptersAreTrainedAsOnOneRank) {
 }
 
 // One call: all ranks but the first run empty slots.
+// Its sequences are in the shares of several ranks.
+TEST(RankTraining, ACustomLossOverTheBatchIsThatOfOneRank) {
+  TrainerOptions options = Plain();
+  options.objective = "custom";
+  options.loss_aggregation = "sequence";
+  options.custom = {"gspo.py:loss", "batch", *base::ReadFile(INGOT_SOURCE_DIR "/tests/trainer/custom_loss/gspo.json")};
+  const Result one = RunSteps(1, Fresh(options)), many = RunSteps(3, Fresh(options));
+  for (size_t step = 0; step < one.reports.size(); ++step) {
+    EXPECT_GT(many.reports[step].metrics.at("actor/custom/ratio"), 0);
+    ExpectSameMetrics(many.reports[step], one.reports[step], 1e-5);
+  }
+}
+
 TEST(RankTraining, RanksWithoutWorkTakePart) {
   const Batches one_call = [](int64_t step) {
     Draws draws(9);
