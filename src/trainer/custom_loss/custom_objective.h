@@ -18,8 +18,8 @@
 namespace ingot::trainer {
 
 // Makes the objective from options.custom.graph, and tries it on a few made-up tokens. Returns FAILED_PRECONDITION if
-// there is no graph, and INVALID_ARGUMENT if it is not valid, if an operation fails, if a loss has another shape than
-// [T], if the loss or its derivative is not finite there, or if the loss does not depend on the log-probs.
+// there is no graph; INTERNAL if an operation fails; and INVALID_ARGUMENT if the graph is not valid, the loss has another
+// shape than [T], the loss or its derivative is not finite there, or the loss does not depend on the log-probs.
 absl::StatusOr<std::unique_ptr<Objective>> MakeCustomObjective(const TrainerOptions& options);
 
 }  // namespace ingot::trainer
