@@ -116,7 +116,7 @@ TEST_F(WandbTest, OpensItsRunOnceLogsRowsAndEndsIt) {
   EXPECT_EQ(Calls("\"log\""), (std::vector<std::string>{"{\"log\": {\"step\": 0, \"reward/mean\": 0.5}}",
                                                         "{\"log\": {\"step\": 1, \"reward/mean\": 0.5}}",
                                                         "{\"log\": {\"step\": 2, \"reward/mean\": 0.5}}"}));
-  EXPECT_EQ(Calls("finish"), (std::vector<std::string>{"{\"finish\": 0}"}));
+  EXPECT_EQ(Calls("\"finish\""), (std::vector<std::string>{"{\"finish\": 0}"}));
 }
 
 TEST_F(WandbTest, ContinuesTheRunOfAnEarlierStart) {
@@ -205,7 +205,7 @@ TEST_F(WandbTest, TheSamplesOfAnEvaluationAreATable) {
   EXPECT_THAT(Calls("\"log\"")[1], HasSubstr("0, 0.0, \"finished\", \"\"]"));
   EXPECT_THAT(Calls("\"log\"")[1], HasSubstr("1, 1.0, \"finished\", \"\"]"));
   EXPECT_THAT(Calls("\"log\"")[1], HasSubstr("\"step\": 7"));
-  EXPECT_EQ(Calls("finish"), (std::vector<std::string>{"{\"finish\": 1}"})) << "the run did not end normally";
+  EXPECT_EQ(Calls("\"finish\""), (std::vector<std::string>{"{\"finish\": 1}"})) << "the run did not end normally";
   EXPECT_EQ(ReadPlace(base::ReadFile(dir_.path() + "/loggers/wandb.json").value()).value().state, id);
 }
 
