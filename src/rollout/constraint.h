@@ -38,6 +38,8 @@ class Constraint {
 
   // Returns true if the grammar has excluded any id so far.
   bool acted() const { return acted_; }
+  // For a call that another engine began, where this is not known.
+  void AssumeActed() { acted_ = true; }
 
  private:
   grammar::Matcher matcher_;

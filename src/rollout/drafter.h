@@ -48,9 +48,8 @@ class Drafter {
   // vocabulary and everything after them.
   virtual void Propose(std::span<const Ask> asks) = 0;
 
-  // Called after `sequence.tokens` has grown by `count` > 0 ids. `verified` ids of this drafter's last draft were in the
-  // pass, and `accepted` of them were sampled. Both are 0 if the pass had no draft from this drafter.
-  virtual void Sampled(const Sequence&, size_t /*count*/, size_t /*verified*/, size_t /*accepted*/) {}
+  // Called after `sequence.tokens` has grown by `count` > 0 ids, whether drafts were verified or not.
+  virtual void Sampled(const Sequence&, size_t /*count*/) {}
   // Called once when the request ends. It stays valid until the call returns.
   virtual void Ended(const Sequence&) {}
 };

@@ -98,7 +98,7 @@ Engine::Engine(const EngineOptions& options, Parts parts)
       wake_(std::make_shared<Wake>()),
       sequences_(options_, *runner_, tokenizer_, clock_),
       versions_(options_.max_retained_versions),
-      core_(options_, runner_.get(), &clock_),
+      core_(options_, runner_.get(), &clock_, std::move(parts.drafters)),
       step_thread_({.name = "engine"}, clock_) {}
 
 Engine::~Engine() { Shutdown(); }
@@ -435,6 +435,14 @@ void Engine::Report() {
   status_.set_prompt_tokens(stats.prompt_tokens);
   status_.set_cached_prompt_tokens(stats.cached_prompt_tokens);
   status_.set_context_length(options_.context_length);
+  status_.set_sampling_passes(stats.sampling_passes);
+  status_.clear_drafters();
+  for (const Speculator::Counts& counts : core_.drafters()) {
+    v1::DrafterStatus& drafter = *status_.add_drafters();
+    drafter.set_name(std::string(counts.name));
+    drafter.set_drafted(counts.drafted);
+    drafter.set_accepted(counts.accepted);
+  }
   prefill_ = core_.prefill();
 }
 

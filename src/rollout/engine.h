@@ -45,6 +45,7 @@ class Engine final : public ServedEngine {
     std::unique_ptr<ModelRunner> runner;
     std::shared_ptr<const text::Tokenizer> tokenizer;  // null = requests with stop strings or grammars fail
     const base::Clock* clock = &base::Clock::Real();   // must outlive the engine
+    std::vector<std::unique_ptr<Drafter>> drafters;    // replace those of options.speculation; empty = those
   };
 
   // Starts the step thread. If `initial` is null, requests wait for the first Update. Returns INVALID_ARGUMENT if an

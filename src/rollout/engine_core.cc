@@ -12,8 +12,15 @@ using std::chrono::nanoseconds;
 
 namespace {
 
-// The maximum number of rows that one step may score. Each one needs a vocabulary-sized row in memory.
-constexpr size_t kScoredRows = 64;
+// The maximum number of rows that one step may score, and of drafts that it may verify. Each one needs a
+// vocabulary-sized row in memory.
+constexpr size_t kScoredRows = 64, kDraftRows = 64;
+
+std::vector<std::unique_ptr<Drafter>> DraftersOf(const EngineOptions& options, const ModelRunner& runner,
+                                                 std::vector<std::unique_ptr<Drafter>> drafters) {
+  if (!runner.can_take_back()) return {};
+  return drafters.empty() ? MakeDrafters(options.speculation) : std::move(drafters);
+}
 
 }  // namespace
 
@@ -25,10 +32,13 @@ absl::Status CheckMinVersion(const Sequence& sequence, const WeightVersion* newe
                                              " or later: retry later or on another engine"));
 }
 
-EngineCore::EngineCore(const EngineOptions& options, ModelRunner* runner, const base::Clock* clock)
+EngineCore::EngineCore(const EngineOptions& options, ModelRunner* runner, const base::Clock* clock,
+                       std::vector<std::unique_ptr<Drafter>> drafters)
     : options_(options),
       runner_(*runner),
       clock_(*clock),
+      speculator_(DraftersOf(options, *runner, std::move(drafters)), options.speculation.min_gain,
+                  runner->vocab_size()),
       blocks_(static_cast<int32_t>(options.kv_cache_tokens / options.kv_block_tokens), options.kv_block_tokens) {}
 
 void EngineCore::Add(SequencePtr sequence) {
@@ -64,7 +74,9 @@ void EngineCore::Step(std::vector<Emission>* out) {
   Reap(out);
   DropUnusedSalts();
   Admit();
-  Plan();
+  const nanoseconds start = clock_.Now();
+  PlanDrafts(Plan());
+  const int64_t rows = PlannedRows();
   // One pass per version present, in the order of each version's oldest request. There are few versions, so quadratic
   // time is fine.
   std::vector<const WeightVersion*> versions;
@@ -74,14 +86,18 @@ void EngineCore::Step(std::vector<Emission>* out) {
       versions.push_back(version);
     }
   }
+  const bool decodes_only = std::all_of(running_.begin(), running_.end(),
+                                        [](const SequencePtr& s) { return s->planned <= 1 && s->score_from == 0; });
   for (const WeightVersion* version : versions) RunVersion(*version, out);
+  if (decodes_only && versions.size() == 1) speculator_.Measured(rows, clock_.Now() - start);
   std::erase_if(running_, [](const SequencePtr& sequence) { return sequence->gate == nullptr; });
 }
 
 void EngineCore::FailAll(const absl::Status& status, std::vector<Emission>* out) {
   for (const SequencePtr& sequence : running_) out->push_back({std::move(sequence->gate), status, true});
   for (const SequencePtr& sequence : waiting_) out->push_back({std::move(sequence->gate), status, true});
-  for (const SequencePtr& sequence : running_) sequence->ReleaseKv();
+  for (const SequencePtr& sequence : running_) Release(*sequence);
+  for (const SequencePtr& sequence : waiting_) Release(*sequence);
   running_.clear();
   waiting_.clear();
 }
@@ -106,7 +122,7 @@ bool EngineCore::ReapOne(Sequence& sequence, nanoseconds now, bool is_waiting, s
     next_deadline_ = std::min(next_deadline_, sequence.deadline);
     return false;
   }
-  sequence.ReleaseKv();
+  Release(sequence);
   Emission emission{std::move(sequence.gate), v1::GenerateChunk(), true};
   if (!late && !current.ok()) {
     emission.chunk = base::Annotate(current, absl::StrCat("request ", sequence.request_id));
@@ -182,9 +198,11 @@ bool EngineCore::TryAdmit(Sequence& sequence) {
     return false;
   }
   if (sequence.cached_tokens < 0) {
-    sequence.cached_tokens = static_cast<int32_t>(cached);
+    const size_t of_prompt = std::min(cached, sequence.prompt_size);
+    sequence.cached_tokens = static_cast<int32_t>(of_prompt);
     stats_.prompt_tokens += static_cast<int64_t>(sequence.prompt_size);
-    stats_.cached_prompt_tokens += static_cast<int64_t>(cached);
+    stats_.cached_prompt_tokens += static_cast<int64_t>(of_prompt);
+    if (sequence.score_from == 0) speculator_.Begun(sequence, cached);
   }
   return true;
 }
@@ -220,7 +238,7 @@ size_t EngineCore::RowsOf(const Sequence& sequence, size_t budget, size_t& score
   return before + scored;
 }
 
-void EngineCore::Plan() {
+size_t EngineCore::Plan() {
   size_t budget = static_cast<size_t>(options_.max_batch_tokens);
   size_t scored_budget = kScoredRows;
   for (const SequencePtr& sequence : running_) sequence->planned = 0;
@@ -244,6 +262,42 @@ void EngineCore::Plan() {
       sequence.planned = rows;
       budget -= rows;
     }
+  }
+  return budget;
+}
+
+int64_t EngineCore::PlannedRows() const {
+  size_t rows = 0;
+  for (const SequencePtr& sequence : running_) rows += sequence->planned + sequence->draft.ids.size();
+  return static_cast<int64_t>(rows);
+}
+
+// Returns the number of drafts after which the request can still sample an id.
+size_t EngineCore::RoomForDrafts(const Sequence& sequence) const {
+  const size_t tokens = sequence.tokens.size();
+  if (sequence.score_from > 0 || sequence.computed + sequence.planned != tokens) return 0;
+  const size_t forced = sequence.forced_ids.size(), sampled = static_cast<size_t>(sequence.sampled());
+  return std::min(sequence.limit - tokens, forced > 0 ? forced - sampled : sequence.limit) - 1;
+}
+
+// Drafts get no block that another request of this step needs, and preempt nobody.
+void EngineCore::PlanDrafts(size_t free_rows) {
+  if (!speculator_.enabled()) return;
+  const int64_t rows = PlannedRows();
+  sampling_.clear();
+  for (const SequencePtr& sequence : running_) {
+    if (sequence->planned > 0 && sequence->computed + sequence->planned == sequence->tokens.size()) {
+      sampling_.push_back({sequence.get(), RoomForDrafts(*sequence)});
+    }
+  }
+  speculator_.Plan(sampling_, rows, static_cast<int64_t>(std::min(free_rows, kDraftRows)));
+  for (const Speculator::Sampling& one : sampling_) {
+    Sequence& sequence = *one.sequence;
+    const size_t tokens = sequence.tokens.size();
+    const size_t room = (sequence.blocks.size() + static_cast<size_t>(blocks_.available())) *
+                        static_cast<size_t>(blocks_.block_tokens());
+    sequence.draft.ids.resize(std::min(sequence.draft.ids.size(), room - tokens));
+    if (!EnsureBlocks(sequence, tokens + sequence.draft.ids.size())) sequence.draft.ids.clear();
   }
 }
 
@@ -279,12 +333,13 @@ void EngineCore::AppendRows(Sequence& sequence, const WeightVersion& version) {
   const int64_t block_tokens = blocks_.block_tokens();
   kernels::AttentionSequence attention;
   attention.q_begin = static_cast<int64_t>(batch_.token_ids.size());
-  attention.q_count = static_cast<int64_t>(sequence.planned);
+  attention.q_count = static_cast<int64_t>(sequence.planned + sequence.draft.ids.size());
   attention.q_offset = static_cast<int64_t>(sequence.computed);
   attention.key_count = attention.q_offset + attention.q_count;
   batch_.sequences.push_back(attention);
   for (int64_t at = attention.q_offset; at < attention.key_count; ++at) {
-    batch_.token_ids.push_back(sequence.tokens[at]);
+    const auto place = static_cast<size_t>(at), tokens = sequence.tokens.size();
+    batch_.token_ids.push_back(place < tokens ? sequence.tokens[place] : sequence.draft.ids[place - tokens]);
     batch_.positions.push_back(at);
     batch_.slots.push_back(sequence.blocks[at / block_tokens].id() * block_tokens + at % block_tokens);
   }
@@ -301,14 +356,17 @@ void EngineCore::AppendRows(Sequence& sequence, const WeightVersion& version) {
     }
     return;
   }
-  if (static_cast<size_t>(attention.key_count) == sequence.tokens.size()) {
-    batch_targets_.push_back(0);
-    batch_.sampled_rows.push_back(static_cast<int64_t>(batch_.token_ids.size()) - 1);
+  if (static_cast<size_t>(attention.key_count) >= sequence.tokens.size()) {
+    const auto draws = static_cast<int64_t>(sequence.draft.ids.size()) + 1;
     const float temperature = sequence.draw.temperature;
-    batch_.temperatures.push_back(temperature == 0 ? 1.0f : temperature);
+    for (int64_t back = draws; back > 0; --back) {
+      batch_targets_.push_back(0);
+      batch_.sampled_rows.push_back(static_cast<int64_t>(batch_.token_ids.size()) - back);
+      batch_.temperatures.push_back(temperature == 0 ? 1.0f : temperature);
+      batch_sampled_.push_back(&sequence);
+    }
     batch_.want_normalizers |= sequence.shaper.has_value() && sequence.shaper->needs_normalizer();
     batch_.want_routes |= sequence.record_routes;
-    batch_sampled_.push_back(&sequence);
   }
 }
 
@@ -332,7 +390,7 @@ void EngineCore::RunVersion(const WeightVersion& version, std::vector<Emission>*
     INGOT_LOG(error, "rollout: a forward pass of {} requests failed: {}", batch_sequences_.size(),
               std::string(rows.status().message()));
     for (Sequence* sequence : batch_sequences_) {
-      sequence->ReleaseKv();
+      Release(*sequence);
       out->push_back(
           {std::move(sequence->gate), base::Annotate(rows.status(), "the engine's forward pass failed"), true});
     }
@@ -350,16 +408,20 @@ void EngineCore::RunVersion(const WeightVersion& version, std::vector<Emission>*
       batch_.want_normalizers ? runner_.LogNormalizers() : std::span<const float>();
   const std::span<const uint16_t> routes = batch_.want_routes ? runner_.Routes() : std::span<const uint16_t>();
   const size_t taken = batch_sampled_.empty() ? 0 : routes.size() / batch_sampled_.size();  // per row
+  draw_rows_.clear();
   for (size_t m = 0; m < batch_sampled_.size(); ++m) {
-    const float normalizer = normalizers.empty() ? 0 : normalizers[m];
+    draw_rows_.push_back(
+        {rows->subspan(m * width, width), normalizers.empty() ? 0 : normalizers[m], routes.subspan(m * taken, taken)});
+  }
+  for (size_t m = 0, count = 1; m < batch_sampled_.size(); m += count) {
     Sequence& sequence = *batch_sampled_[m];
-    const std::span<const float> row = rows->subspan(m * width, width);
+    count = batch_targets_[m] == 0 ? sequence.draft.ids.size() + 1 : 1;
     if (batch_targets_[m] == 0) {
-      if (SampleOne(sequence, version, {row, normalizer, routes.subspan(m * taken, taken)}, out)) sequence.ReleaseKv();
-    } else if (const absl::Status scored = Score(sequence, batch_targets_[m], version, row);
+      if (Sample(sequence, version, std::span(draw_rows_).subspan(m, count), out)) Release(sequence);
+    } else if (const absl::Status scored = Score(sequence, batch_targets_[m], version, draw_rows_[m].logprobs);
                !scored.ok() && sequence.gate != nullptr) {
       out->push_back({std::move(sequence.gate), scored, true});
-      sequence.ReleaseKv();
+      Release(sequence);
     }
   }
   for (Sequence* sequence : batch_sequences_) FinishScored(*sequence, version, out);

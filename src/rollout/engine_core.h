@@ -4,8 +4,10 @@
 // Each step:
 //   1. drops cancelled and late requests, and requests that require a newer version,
 //   2. admits waiting requests, oldest first, as long as there are slots and blocks,
-//   3. plans one row for every decoding request, then as much of each prompt as fits in max_batch_tokens,
-//   4. runs one forward pass per weight version in use, and samples.
+//   3. plans one row for every decoding request, then as much of each prompt as fits in max_batch_tokens, then rows for
+//      drafts (drafter.h),
+//   4. runs one forward pass per weight version in use, and samples: one id per request, and one more for each draft
+//      that is the id before it.
 //
 // If there are not enough blocks, the core preempts the youngest request. That request releases its blocks, keeps its
 // sampled tokens, and is recomputed later. The oldest request can always run, so every request eventually ends.
@@ -29,6 +31,7 @@
 #include "rollout/model_runner.h"
 #include "rollout/sampling.h"
 #include "rollout/sequence.h"
+#include "rollout/speculator.h"
 
 namespace ingot::rollout {
 
@@ -50,6 +53,7 @@ struct CoreStats {
   int64_t preemptions = 0;
   int64_t forward_rows = 0;
   int64_t forward_passes = 0;
+  int64_t sampling_passes = 0;       // a pass that samples n requests counts n times
   uint64_t newest_sampled_salt = 0;  // salt of the version that last sampled as the newest one; 0 = none yet
 };
 
@@ -63,7 +67,9 @@ struct Prefill {
 class EngineCore {
  public:
   // REQUIRES: `options` are valid and context_length is resolved. `runner` and `clock` outlive the core.
-  EngineCore(const EngineOptions& options, ModelRunner* runner, const base::Clock* clock);
+  // `drafters` replace those of options.speculation; empty = those.
+  EngineCore(const EngineOptions& options, ModelRunner* runner, const base::Clock* clock,
+             std::vector<std::unique_ptr<Drafter>> drafters = {});
 
   // Appends a validated request to the queue.
   void Add(std::unique_ptr<Sequence> sequence);
@@ -89,6 +95,7 @@ class EngineCore {
   Prefill prefill() const;
   const KvBlocks& blocks() const { return blocks_; }
   const CoreStats& stats() const { return stats_; }
+  const std::vector<Speculator::Counts>& drafters() const { return speculator_.counts(); }
 
  private:
   using SequencePtr = std::unique_ptr<Sequence>;
@@ -99,7 +106,11 @@ class EngineCore {
   void Admit();
   bool TryAdmit(Sequence& sequence);
   bool AwaitsSibling(const Sequence& sequence, uint64_t salt, size_t matched_tokens) const;
-  void Plan();
+  // Returns the rest of the step's budget of rows.
+  size_t Plan();
+  void PlanDrafts(size_t free_rows);
+  size_t RoomForDrafts(const Sequence& sequence) const;
+  int64_t PlannedRows() const;
   size_t MissingBlocks(const Sequence& sequence, size_t tokens) const;
   bool EnsureBlocks(Sequence& sequence, size_t tokens);
   void Preempt(size_t running_index);
@@ -115,7 +126,15 @@ class EngineCore {
     float log_normalizer;
     std::span<const uint16_t> routes;  // empty = not recorded
   };
+  // Samples from the request's rows in order, as long as each draft is the id before it. Returns true if the request
+  // ended.
+  bool Sample(Sequence& sequence, const WeightVersion& version, std::span<const DrawRow> rows,
+              std::vector<Emission>* out);
+  void Settle(Sequence& sequence, uint64_t salt);
   bool SampleOne(Sequence& sequence, const WeightVersion& version, const DrawRow& row, std::vector<Emission>* out);
+  void Count(Sequence& sequence, const WeightVersion& version, int32_t id);
+  // Frees what an ended request holds.
+  void Release(Sequence& sequence);
   absl::StatusOr<int32_t> NextId(Sequence& sequence, const WeightVersion& version, std::span<const float> row,
                                  float log_normalizer);
   v1::FinishReason FinishOf(Sequence& sequence, int32_t id, float logprob, v1::GenerateChunk* chunk);
@@ -127,6 +146,7 @@ class EngineCore {
   const base::Clock& clock_;
 
   Sampler sampler_;
+  Speculator speculator_;
   KvBlocks blocks_;
   std::deque<SequencePtr> waiting_;   // sorted by order
   std::vector<SequencePtr> running_;  // sorted by order
@@ -140,6 +160,8 @@ class EngineCore {
   std::vector<Sequence*> batch_sequences_;
   std::vector<Sequence*> batch_sampled_;
   std::vector<size_t> batch_targets_;  // token scored by each sampled row; 0 = the row is sampled from
+  std::vector<DrawRow> draw_rows_;
+  std::vector<Speculator::Sampling> sampling_;
   ShapingScratch scratch_;
 };
 

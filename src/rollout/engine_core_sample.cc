@@ -54,6 +54,31 @@ absl::StatusOr<int32_t> EngineCore::NextId(Sequence& sequence, const WeightVersi
   return id;
 }
 
+bool EngineCore::Sample(Sequence& sequence, const WeightVersion& version, std::span<const DrawRow> rows,
+                        std::vector<Emission>* out) {
+  ++stats_.sampling_passes;
+  const size_t before = sequence.tokens.size();
+  sequence.drafted_tokens += static_cast<int32_t>(sequence.draft.ids.size());
+  sequence.accepted = 0;
+  bool ended = false;
+  for (size_t j = 0; j < rows.size(); ++j) {
+    ended = SampleOne(sequence, version, rows[j], out);
+    if (ended || sequence.accepted == j) break;
+    ++sequence.computed;  // draft j is a token now
+  }
+  speculator_.Sampled(sequence, sequence.tokens.size() - before);
+  Settle(sequence, version.salt);
+  return ended;
+}
+
+// Names the blocks of accepted drafts, and frees those that only rejected ones needed.
+void EngineCore::Settle(Sequence& sequence, uint64_t salt) {
+  if (!speculator_.enabled()) return;
+  Publish(sequence, salt);
+  const size_t needed = (sequence.computed + blocks_.block_tokens() - 1) / blocks_.block_tokens();
+  while (sequence.blocks.size() > needed) sequence.blocks.pop_back();
+}
+
 // Returns true if the request ended.
 bool EngineCore::SampleOne(Sequence& sequence, const WeightVersion& version, const DrawRow& drawn,
                            std::vector<Emission>* out) {
@@ -64,15 +89,8 @@ bool EngineCore::SampleOne(Sequence& sequence, const WeightVersion& version, con
     return true;
   }
   const int32_t id = *next;
-  if (sequence.shaper.has_value()) sequence.shaper->RecordSampled(id);
   Emission emission{sequence.gate, v1::GenerateChunk(), false};
-  sequence.tokens.push_back(id);
-  ++stats_.sampled_tokens;
-  if (&version == newest_.get()) stats_.newest_sampled_salt = version.salt;
-  const int64_t now = sequence.times.arrival_unix_ns() + (clock_.Now() - sequence.arrived).count();
-  if (sequence.times.first_token_unix_ns() == 0) sequence.times.set_first_token_unix_ns(now);
-  sequence.times.set_end_unix_ns(now);
-
+  Count(sequence, version, id);
   v1::GenerateChunk& chunk = *emission.chunk;
   chunk.add_token_ids(id);
   chunk.add_logprobs(row[id]);
@@ -91,6 +109,29 @@ bool EngineCore::SampleOne(Sequence& sequence, const WeightVersion& version, con
   }
   out->push_back(std::move(emission));
   return finish != v1::FINISH_UNSPECIFIED;
+}
+
+void EngineCore::Count(Sequence& sequence, const WeightVersion& version, int32_t id) {
+  const int64_t index = sequence.sampled() - sequence.first_index;
+  if (index >= std::ssize(sequence.draft_ids) || sequence.draft_ids[static_cast<size_t>(index)] != id) {
+    sequence.draft_ids.clear();
+  }
+  if (sequence.accepted < sequence.draft.ids.size() && sequence.draft.ids[sequence.accepted] == id) {
+    ++sequence.accepted;
+    ++sequence.accepted_tokens;
+  }
+  if (sequence.shaper.has_value()) sequence.shaper->RecordSampled(id);
+  sequence.tokens.push_back(id);
+  ++stats_.sampled_tokens;
+  if (&version == newest_.get()) stats_.newest_sampled_salt = version.salt;
+  const int64_t now = sequence.times.arrival_unix_ns() + (clock_.Now() - sequence.arrived).count();
+  if (sequence.times.first_token_unix_ns() == 0) sequence.times.set_first_token_unix_ns(now);
+  sequence.times.set_end_unix_ns(now);
+}
+
+void EngineCore::Release(Sequence& sequence) {
+  sequence.ReleaseKv();
+  speculator_.Ended(sequence);
 }
 
 v1::FinishReason EngineCore::FinishOf(Sequence& sequence, int32_t id, float logprob, v1::GenerateChunk* chunk) {
@@ -131,13 +172,15 @@ void EngineCore::FinishScored(Sequence& sequence, const WeightVersion& version, 
   run.set_version(version.version);
   run.set_count(static_cast<int32_t>(scored.size()));
   FillLast(sequence, v1::FINISH_STOP, &chunk);
-  sequence.ReleaseKv();
+  Release(sequence);
   out->push_back(std::move(emission));
 }
 
 void EngineCore::FillLast(const Sequence& sequence, v1::FinishReason finish, v1::GenerateChunk* chunk) const {
   chunk->set_finish(finish);
   chunk->set_cached_tokens(std::max(sequence.cached_tokens, 0));
+  chunk->set_drafted_tokens(sequence.drafted_tokens);
+  chunk->set_accepted_tokens(sequence.accepted_tokens);
   *chunk->mutable_times() = sequence.times;
   chunk->set_grammar_acted(sequence.constraint.has_value() && sequence.constraint->acted());
   if (!sequence.shaper.has_value()) return;

@@ -33,10 +33,12 @@ void Bind(base::Schema& schema, EngineOptions& o) {
   schema.Field("update_deadline_ms", &o.update_deadline_ms, "milliseconds that swapping in a verified update may take",
                base::Positive());
   schema.Section("halt", o.halt);
+  schema.Section("speculation", o.speculation);
 }
 
 absl::Status EngineOptions::Validate() const {
   INGOT_RETURN_IF_ERROR(base::CheckBounds(*this));
+  INGOT_RETURN_IF_ERROR(speculation.Validate());
   const auto at_least = [](const char* field, int64_t value, const char* other, int64_t least) {
     if (value >= least) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat(field, " is ", value, ": it must be at least ", other, least));

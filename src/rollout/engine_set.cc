@@ -38,6 +38,17 @@ void AddPrefill(const v1::PrefillProgress& one, v1::PrefillProgress& sum) {
   sum.set_oldest_seconds(std::max(sum.oldest_seconds(), one.oldest_seconds()));
 }
 
+void AddDrafters(const v1::EngineStatusResponse& one, v1::EngineStatusResponse& sum) {
+  for (const v1::DrafterStatus& drafter : one.drafters()) {
+    auto& known = *sum.mutable_drafters();
+    auto at = std::find_if(known.begin(), known.end(), [&](const auto& k) { return k.name() == drafter.name(); });
+    v1::DrafterStatus& total = at == known.end() ? *known.Add() : *at;
+    total.set_name(drafter.name());
+    total.set_drafted(total.drafted() + drafter.drafted());
+    total.set_accepted(total.accepted() + drafter.accepted());
+  }
+}
+
 }  // namespace
 
 // State shared by the set and its requests. A request may outlive the set, and its last owner may be an engine client's
@@ -288,6 +299,8 @@ absl::StatusOr<v1::EngineStatusResponse> EngineSet::Status() {
       sum->set_cached_prompt_tokens(sum->cached_prompt_tokens() + one->cached_prompt_tokens());
       sum->set_busy_seconds(sum->busy_seconds() + one->busy_seconds());
       sum->set_alive_seconds(sum->alive_seconds() + one->alive_seconds());
+      sum->set_sampling_passes(sum->sampling_passes() + one->sampling_passes());
+      AddDrafters(*one, *sum);
       if (one->has_prefill()) AddPrefill(one->prefill(), *sum->mutable_prefill());
     }
   }

@@ -60,6 +60,10 @@ class ModelRunner {
   virtual absl::StatusOr<std::shared_ptr<const RunnableModel>> Load(
       std::shared_ptr<const weights::Snapshot> snapshot) = 0;
 
+  // Returns false if the KV cache cannot take back the last rows of a sequence, so that they can be computed again with
+  // other ids. Drafts are then not verified.
+  virtual bool can_take_back() const { return true; }
+
   // Called once on the thread that will call Forward.
   virtual void BindThread() {}
 

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
@@ -41,6 +42,9 @@ void Bind(base::Schema& schema, HaltOptions& options);
 class RepetitionWatch {
  public:
   explicit RepetitionWatch(const HaltOptions& options);
+
+  // The log-prob of an id that another engine sampled. It does not count as certain.
+  static constexpr float kUnknownLogprob = -std::numeric_limits<float>::infinity();
 
   // `sampled` has the call's ids so far, and `logprob` belongs to the last one. Returns true if the call repeats
   // itself.

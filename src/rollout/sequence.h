@@ -16,6 +16,7 @@
 #include "rollout/chunk_gate.h"
 #include "rollout/constraint.h"
 #include "rollout/contents.h"
+#include "rollout/drafter.h"
 #include "rollout/kv_blocks.h"
 #include "rollout/logit_shaping.h"
 #include "rollout/model_runner.h"
@@ -40,6 +41,7 @@ struct Sequence {
   DrawOptions draw;
   Contents contents;                            // for the prompt's placeholders
   std::vector<int32_t> forced_ids;              // used instead of sampling; empty = the sampler draws ids
+  int64_t first_index = 0;                      // ids in `tokens` that an earlier engine sampled
   size_t score_from = 0;                        // > 0 = scores the tokens starting here and samples nothing
   int32_t top_logprobs = 0;                     // number of alternatives reported per token
   bool record_routes = false;                   // includes Segment.routes in responses
@@ -58,6 +60,9 @@ struct Sequence {
   size_t prompt_size = 0;
   size_t limit = 0;   // the request ends with FINISH_LENGTH when tokens.size() reaches this
   int64_t order = 0;  // by arrival; older requests run first and are preempted last
+
+  // The expected ids after the first first_index sampled ones. Cleared when another id is sampled.
+  std::vector<int32_t> draft_ids;
 
   // Progress.
   std::vector<int32_t> tokens;  // prompt and sampled ids
@@ -79,13 +84,20 @@ struct Sequence {
   size_t published = 0;   // number of leading blocks that are named in the cache
   uint64_t kv_salt = 0;   // salt of the version that last computed KV; 0 = no KV yet
   bool kv_mixed = false;  // true = another version computed part of the KV
-  size_t planned = 0;     // number of rows in the step being planned
+  size_t planned = 0;     // number of rows in the step being planned, without drafts
+
+  // Speculation.
+  Draft draft;          // ids that the step being planned verifies after `tokens`
+  size_t drafter = 0;   // index of the drafter that proposed them
+  size_t accepted = 0;  // the first ones, which were sampled
+  int32_t drafted_tokens = 0, accepted_tokens = 0;
 
   void ReleaseKv() {
     KvBlocks::ReleaseAll(blocks);
     computed = published = planned = 0;
     kv_salt = 0;
     kv_mixed = false;
+    draft.ids.clear();
   }
 };
 

@@ -29,10 +29,15 @@ class SequenceMaker {
   absl::StatusOr<std::unique_ptr<Sequence>> Make(const v1::GenerateRequest& request);
 
  private:
-  RequestLimits Limits() const;
+  absl::Status Check(const v1::GenerateRequest& request) const;
+  absl::Status CheckStops(const v1::SamplingParams& sampling) const;
+  static absl::Status CheckScored(const v1::GenerateRequest& request);
+  static absl::Status CheckContinued(const v1::GenerateRequest& request);
+  absl::Status CheckSize(const v1::GenerateRequest& request) const;
   // Adds the parts that watch or change sampling.
   absl::Status AddGuards(const v1::GenerateRequest& request, Sequence* sequence);
   absl::Status AddConstraint(const v1::Grammar& grammar, Sequence* sequence);
+  static absl::Status Replay(Sequence* sequence);
 
   const EngineOptions& options_;
   const ModelRunner& runner_;

@@ -29,6 +29,8 @@ void Merge(v1::GenerateChunk&& from, v1::GenerateChunk* to) {
   to->set_finish(from.finish());
   to->set_stop_string(from.stop_string());
   to->set_cached_tokens(from.cached_tokens());
+  to->set_drafted_tokens(from.drafted_tokens());
+  to->set_accepted_tokens(from.accepted_tokens());
   if (from.has_times()) *to->mutable_times() = std::move(*from.mutable_times());
   to->set_penalty_acted(from.penalty_acted());
   to->set_bias_acted(from.bias_acted());

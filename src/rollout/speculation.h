@@ -27,8 +27,8 @@ class StepCost {
   static constexpr double kPriorFixedRows = 8;  // a = 8 b: a step's fixed part costs as much as 8 rows
 
  private:
-  static constexpr double kForgetting = 0.98;  // weight of a step relative to the next one
-  static constexpr double kPriorWeight = 2;    // steps
+  static constexpr double kForgetting = 0.995;  // weight of a step relative to the next one
+  static constexpr double kPriorWeight = 2;     // steps
   static constexpr double kMostSlow = 2;
 
   struct Line {
@@ -60,10 +60,9 @@ class SpeculationPolicy {
   void Measured(int64_t rows, double seconds) { cost_.Add(static_cast<double>(rows), seconds); }
 
  private:
-  static constexpr int32_t kProbeEvery = 64;  // steps
+  static constexpr int32_t kProbeEvery = 64;
 
   std::vector<int32_t> Best(std::span<const Survival> requests, int64_t rows, int64_t free_rows) const;
-  static std::vector<int32_t> Probe(std::span<const Survival> requests, int64_t rows, int64_t free_rows);
 
   const double min_gain_;
   StepCost cost_;

@@ -1,0 +1,18 @@
+// Guesses that a request's ids are the ones that its sender expects: GenerateRequest.draft_ids, as long as every id so
+// far was the expected one, or forced_ids.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "rollout/drafter.h"
+
+namespace ingot::rollout {
+
+class GivenDrafter final : public Drafter {
+ public:
+  std::string_view name() const override { return "given"; }
+  void Propose(std::span<const Ask> asks) override;
+};
+
+}  // namespace ingot::rollout

@@ -1,0 +1,66 @@
+// Chooses the drafts that each step of an EngineCore verifies, and counts them. Not thread safe: called on the step
+// thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "rollout/drafter.h"
+#include "rollout/speculation.h"
+#include "rollout/speculation_options.h"
+
+namespace ingot::rollout {
+
+// Returns the drafters that `options` name, in their order. REQUIRES: `options` are valid.
+std::vector<std::unique_ptr<Drafter>> MakeDrafters(const SpeculationOptions& options);
+
+class Speculator {
+ public:
+  // A drafter's work so far.
+  struct Counts {
+    std::string_view name;
+    int64_t drafted = 0;   // verified ids
+    int64_t accepted = 0;  // those that were sampled
+  };
+
+  // Without drafters, every function does nothing.
+  Speculator(std::vector<std::unique_ptr<Drafter>> drafters, double min_gain, int64_t vocab_size);
+
+  bool enabled() const { return !drafters_.empty(); }
+
+  // See Drafter. Begun counts the prompt ids that were in the cache.
+  void Begun(const Sequence& sequence, size_t cached);
+  void Ended(const Sequence& sequence);
+
+  // A request that samples in the step, and the number of drafts that it has room for.
+  struct Sampling {
+    Sequence* sequence = nullptr;
+    size_t most = 0;
+  };
+  // Sets the requests' drafts, at most `free_rows` ids in total. `rows` is the number of the step's other rows.
+  void Plan(std::span<const Sampling> requests, int64_t rows, int64_t free_rows);
+  // The request's step, with or without drafts, has sampled `count` ids. Clears the drafts.
+  void Sampled(Sequence& sequence, size_t count);
+  // A step without prompt pieces had `rows` rows, including drafts.
+  void Measured(int64_t rows, std::chrono::nanoseconds time);
+
+  const std::vector<Counts>& counts() const { return counts_; }
+
+ private:
+  void Propose(size_t drafter, std::span<const Sampling> requests);
+
+  const int64_t vocab_size_;
+  const std::vector<std::unique_ptr<Drafter>> drafters_;
+  std::vector<Counts> counts_;  // by drafter
+  SpeculationPolicy policy_;
+
+  // Scratch memory.
+  std::vector<Drafter::Ask> asks_;
+  std::vector<SpeculationPolicy::Survival> survivals_;
+};
+
+}  // namespace ingot::rollout
