@@ -17,6 +17,7 @@ namespace ingot::gateway {
 struct Counters {
   std::atomic<int64_t> calls{0};        // answered, including errors
   std::atomic<int64_t> handed_over{0};  // passed to an engine
+  std::atomic<int64_t> resumed{0};      // passed to another engine because theirs was gone
   std::atomic<int64_t> completed{0};    // fully delivered
   std::atomic<int64_t> aborted{0};      // client disconnected, episode ended, or deadline exceeded
   std::atomic<int64_t> failed{0};       // all other failures

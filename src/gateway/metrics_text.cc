@@ -48,6 +48,8 @@ std::string Gateway::MetricsText() const {
     absl::StrAppend(&out, kConcessions, "{kind=\"", base::View(text::kConcessionNames[i]), "\"} ",
                     counters.concessions[i].load(), "\n");
   }
+  counter("ingot_gateway_resumed_calls_total", "Calls continued on another engine because theirs was gone.",
+          counters.resumed);
   counter("ingot_gateway_spliced_calls_total", "Calls that continued sampled ids.", counters.spliced);
   counter("ingot_gateway_recorded_calls_total", "Calls acknowledged by the pool.", counters.recorded);
   counter("ingot_gateway_record_failures_total", "Calls the pool did not take.", counters.record_failures);

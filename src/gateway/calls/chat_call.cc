@@ -33,7 +33,8 @@ void ChatCall::Start(std::shared_ptr<const PromptPlan> plan) {
   if (core_.parts.script != nullptr) {
     const auto forced = core_.parts.script->NextAnswer(*setup_.request);
     if (!forced.ok()) return Done(forced.status());
-    request.mutable_forced_ids()->Add(forced->begin(), forced->end());
+    forced_.assign(forced->begin(), forced->end());
+    request.mutable_forced_ids()->Add(forced_.begin(), forced_.end());
   }
   absl::Status aborted;
   {
@@ -48,16 +49,25 @@ void ChatCall::Start(std::shared_ptr<const PromptPlan> plan) {
   }
   if (!aborted.ok()) return Done(std::move(aborted));
   ++core_.counters.handed_over;
+  Ask(std::move(request));
+}
+
+void ChatCall::Ask(v1::GenerateRequest request) {
+  int ask = 0;
+  {
+    base::MutexLock lock(mu_);
+    ask = ++asks_;
+  }
   // The callback must not own the call because the call owns the handle, which owns the callback.
-  const auto on_chunk = [weak = weak_from_this()](absl::StatusOr<v1::GenerateChunk> chunk) {
-    if (auto self = weak.lock()) self->OnChunk(std::move(chunk));
+  const auto on_chunk = [weak = weak_from_this(), ask](absl::StatusOr<v1::GenerateChunk> chunk) {
+    if (auto self = weak.lock()) self->OnChunk(ask, std::move(chunk));
   };
   const Backend& to = backend();
   auto handle = to.text == nullptr ? to.engine->Generate(std::move(request), on_chunk)
                                    : to.text->Generate(setup_.request, std::move(request), on_chunk);
   base::MutexLock lock(mu_);
-  if (phase_ == Phase::kGenerating) handle_ = std::move(handle);
-  // Otherwise, the call ended in the meantime, and the handle is destroyed here.
+  if (phase_ == Phase::kGenerating && ask == asks_) handle_ = std::move(handle);
+  // Otherwise, the call ended or went to another engine in the meantime, and the handle is destroyed here.
 }
 
 v1::GenerateRequest ChatCall::EngineRequest() const {
@@ -81,27 +91,52 @@ int64_t ChatCall::PinnedVersion() const {
   return backend().weights == v1::WEIGHTS_FOLLOW ? setup_.episode->record().pinned_version() : backend().version;
 }
 
-void ChatCall::OnChunk(absl::StatusOr<v1::GenerateChunk> chunk) {
+void ChatCall::Take(const absl::StatusOr<v1::GenerateChunk>& chunk) {
+  if (!chunk.ok()) {
+    engine_error_ = chunk.status();
+    return;
+  }
+  engine_error_ = generation_.Append(*chunk, UnixNow());
+  const auto ends = delivery_->EndsAfter(generation_);
+  // The one id after the tool call is the end of the turn. (Complete drops the handle, which stops the engine.)
+  const bool whole = generation_.finish == v1::FINISH_STOP && generation_.size() <= ends.value_or(0) + 1;
+  if (engine_error_.ok() && ends.has_value() && !whole) generation_.StopAfter(*ends);
+}
+
+std::optional<v1::GenerateRequest> ChatCall::Resume(const absl::Status& error) {
+  // A set of engines has tried them all before the first id. Without a new id since, no engine can take the call.
+  if (!absl::IsUnavailable(error) || backend().text != nullptr || !generation_.grew_since_ask()) return std::nullopt;
+  const int kept = setup_.request->stream ? generation_.size() : delivery_->read_tokens();
+  const auto& ids = generation_.segment.token_ids();
+  v1::GenerateRequest request = EngineRequest();
+  request.mutable_forced_ids()->Add(forced_.begin(), forced_.end());
+  request.mutable_prompt_ids()->Add(ids.begin(), ids.begin() + kept);
+  request.set_first_index(kept);
+  request.mutable_draft_ids()->Add(ids.begin() + kept, ids.end());
+  generation_.AskAgain(kept, UnixNow());
+  if (handle_ != nullptr) lost_handles_.push_back(std::move(handle_));
+  ++core_.counters.resumed;
+  INGOT_LOG(warn, "call {} of episode {} lost its engine after {} ids and continues on another one: {}", setup_.call_id,
+            setup_.episode->id(), ids.size(), std::string(error.message()));
+  return request;
+}
+
+void ChatCall::OnChunk(int ask, absl::StatusOr<v1::GenerateChunk> chunk) {
   bool finished = false, wake = false;
+  std::optional<v1::GenerateRequest> again;
   {
     base::MutexLock lock(mu_);
-    if (phase_ != Phase::kGenerating) return;
-    if (chunk.ok()) {
-      engine_error_ = generation_.Append(*chunk, UnixNow());
-      const auto ends = delivery_->EndsAfter(generation_);
-      // The one id after the tool call is the end of the turn. (Complete drops the handle, which stops the engine.)
-      const bool whole = generation_.finish == v1::FINISH_STOP && generation_.size() <= ends.value_or(0) + 1;
-      // An answer with provisional versions ends early only after the engine has confirmed them.
-      const bool early = ends.has_value() && !whole && !generation_.provisional;
-      if (engine_error_.ok() && early) generation_.StopAfter(*ends);
-    } else {
-      engine_error_ = chunk.status();
+    if (phase_ != Phase::kGenerating || ask != asks_) return;
+    if (!chunk.ok()) again = Resume(chunk.status());
+    if (!again.has_value()) {
+      Take(chunk);
+      finished = !engine_error_.ok() || generation_.finish != v1::FINISH_UNSPECIFIED;
+      if (finished) phase_ = Phase::kFinishing;
+      wake = !finished && setup_.request->stream && !woken_;
+      woken_ = woken_ || wake;
     }
-    finished = !engine_error_.ok() || generation_.finish != v1::FINISH_UNSPECIFIED;
-    if (finished) phase_ = Phase::kFinishing;
-    wake = !finished && setup_.request->stream && !woken_;
-    woken_ = woken_ || wake;
   }
+  if (again.has_value()) return Ask(*std::move(again));
   if (finished) SubmitComplete();
   if (wake) setup_.wake();
 }
@@ -129,13 +164,16 @@ void ChatCall::SubmitComplete() {
 
 void ChatCall::Complete() {
   std::unique_ptr<rollout::Client::Request> handle;
+  std::vector<std::unique_ptr<rollout::Client::Request>> lost;
   {
     base::MutexLock lock(mu_);
     if (phase_ != Phase::kFinishing || claimed_) return;
     claimed_ = true;
     handle = std::move(handle_);
+    lost.swap(lost_handles_);
   }
   handle.reset();
+  lost.clear();
   absl::Status status = Outcome();
   v1::FinishReason finish = v1::FINISH_UNSPECIFIED;
   v1::Segment segment;

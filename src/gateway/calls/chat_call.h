@@ -1,6 +1,8 @@
 // Runs one engine call, from the prompt to the record. It samples one choice of an Answer.
 //
 //   kWaiting --Start--> kGenerating --last chunk, or Abort--> kFinishing --worker--> kDone
+//                        |  ^ Resume, if its engine is gone
+//                        +--+
 //      `- Fail, or Abort and then Start -----------------------------------------------^
 //
 // The last events are sent only after the pool has acknowledged the call's record. A call that ends early is recorded
@@ -11,6 +13,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -70,7 +73,13 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   const Backend& backend() const { return core_.backends.Of(setup_.request->model); }
   int64_t PinnedVersion() const;
   int64_t UnixNow() const { return setup_.episode->UnixNanosAt(core_.parts.clock->Now()); }
-  void OnChunk(absl::StatusOr<v1::GenerateChunk> chunk);
+  // Passes the request to the backend.
+  void Ask(v1::GenerateRequest request);
+  void OnChunk(int ask, absl::StatusOr<v1::GenerateChunk> chunk);
+  void Take(const absl::StatusOr<v1::GenerateChunk>& chunk) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Prepares asking another engine for the rest after `error`, or returns nullopt if the error ends the call. Ids that
+  // the client may have are kept. Engines verify the others as drafts, under their own version.
+  std::optional<v1::GenerateRequest> Resume(const absl::Status& error) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Schedules Complete on a writer. After this, requests that may continue the call can wait for it.
   void SubmitComplete();
@@ -93,7 +102,8 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   bool took_tokens_ = false;  // TokenBudget::Take succeeded
   std::shared_ptr<const PromptPlan> plan_;
   v1::SamplingParams sampling_;
-  bool queued_ = false;  // passed to the engine
+  std::vector<int32_t> forced_;  // GenerateRequest.forced_ids
+  bool queued_ = false;          // passed to the engine
 
   Episode::Unrecorded left_;  // used only by the thread that records the call
 
@@ -104,7 +114,10 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   absl::Status abort_ ABSL_GUARDED_BY(mu_);    // why the call was aborted; OK = not aborted
   absl::Status engine_error_ ABSL_GUARDED_BY(mu_);
   bool delivers_ ABSL_GUARDED_BY(mu_) = false;  // kDone with an answer
+  int asks_ ABSL_GUARDED_BY(mu_) = 0;           // engines asked; only the last one's chunks count
   std::unique_ptr<rollout::Client::Request> handle_ ABSL_GUARDED_BY(mu_);
+  // Of engines that are gone. Not destroyed within their own OnChunk.
+  std::vector<std::unique_ptr<rollout::Client::Request>> lost_handles_ ABSL_GUARDED_BY(mu_);
   Generation generation_ ABSL_GUARDED_BY(mu_);
   std::unique_ptr<Delivery> delivery_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> echoed_arguments_ ABSL_GUARDED_BY(mu_);  // History::Call::echoed_arguments

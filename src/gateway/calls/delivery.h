@@ -41,6 +41,8 @@ class Delivery {
   // Return the number of sampled ids whose text was definitely sent, and the number whose text may have been sent.
   int confirmed_tokens() const { return confirmed_; }
   int taken_tokens() const { return text_.delivered_tokens(); }
+  // Returns the number of sampled ids that are part of the text. They cannot change any more.
+  int read_tokens() const { return fed_; }
 
  private:
   void Feed(const Generation& generation);

@@ -17,14 +17,21 @@ bool Generation::RoutesFit(const v1::GenerateChunk& chunk) const {
   return before == 0 || chunk.routes().size() / ids == segment.routes().size() / before;
 }
 
-// Checks that all of a call's ids have the same number of alternatives.
-bool Generation::AlternativesFit(const v1::GenerateChunk& chunk) const {
-  const int32_t each =
-      tree::AlternativesPerId(chunk.token_ids_size(), chunk.alternative_ids_size(), chunk.alternative_logprobs_size());
-  return each >= 0 && (size() == 0 || chunk.token_ids().empty() || each == tree::AlternativesPerId(segment));
+void Generation::AskAgain(int kept, int64_t now_unix_ns) {
+  kept_ = kept;
+  grew_ = false;
+  asked_unix_ns_ = now_unix_ns;
+}
+
+void Generation::KeepFirst(int count) {
+  if (count >= size()) return;
+  segment = count == 0 ? v1::Segment() : FirstIds(segment, count);
+  top_logprobs.resize(std::min(top_logprobs.size(), static_cast<size_t>(count)));
+  if (count == 0) times.clear_first_token_unix_ns();
 }
 
 absl::Status Generation::Append(const v1::GenerateChunk& chunk, int64_t now_unix_ns) {
+  if (!std::exchange(grew_, true)) KeepFirst(kept_);
   const int count = chunk.token_ids_size();
   int64_t covered = 0;
   bool positive = true;
@@ -71,8 +78,9 @@ absl::Status Generation::Append(const v1::GenerateChunk& chunk, int64_t now_unix
   stop_string = chunk.stop_string();
   cached_tokens = chunk.cached_tokens();
   // The engine may be on another machine with another clock. Its times are relative to the call's arrival there.
-  const int64_t ahead = chunk.times().queued_unix_ns() - times.queued_unix_ns();
-  if (chunk.times().first_token_unix_ns() != 0) {
+  const int64_t ahead =
+      chunk.times().queued_unix_ns() - (asked_unix_ns_ != 0 ? asked_unix_ns_ : times.queued_unix_ns());
+  if (chunk.times().first_token_unix_ns() != 0 && kept_ == 0) {
     times.set_first_token_unix_ns(chunk.times().first_token_unix_ns() - ahead);
   }
   if (chunk.times().end_unix_ns() != 0) times.set_end_unix_ns(chunk.times().end_unix_ns() - ahead);
@@ -80,8 +88,7 @@ absl::Status Generation::Append(const v1::GenerateChunk& chunk, int64_t now_unix
 }
 
 void Generation::StopAfter(int count) {
-  segment = FirstIds(segment, count);
-  top_logprobs.resize(std::min(top_logprobs.size(), static_cast<size_t>(count)));
+  KeepFirst(count);
   finish = v1::FINISH_STOP;
   stop_string.clear();
 }

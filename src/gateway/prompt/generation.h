@@ -22,15 +22,23 @@ struct Generation {
   v1::CallTimes times;  // queued_unix_ns is set before the first chunk arrives
 
   int size() const { return segment.token_ids_size(); }
-  // Returns INTERNAL and appends nothing if log-probs, versions, routes, or alternatives do not cover the chunk's ids.
-  // Such a call is not delivered because it cannot be trained on.
+  // The engine is gone, and another one was asked. Its first chunk replaces all ids but the first `kept`.
+  void AskAgain(int kept, int64_t now_unix_ns);
+  // Returns true if a chunk has arrived from the engine that was asked last.
+  bool grew_since_ask() const { return grew_; }
+  // Returns INTERNAL and appends nothing if log-probs, versions, or routes do not cover the chunk's ids. Such a call is
+  // not delivered because it cannot be trained on.
   absl::Status Append(const v1::GenerateChunk& chunk, int64_t now_unix_ns);
   // Ends the turn after its first `count` ids. Later ids are dropped and not recorded. REQUIRES: 0 < count <= size().
   void StopAfter(int count);
 
  private:
+  void KeepFirst(int count);
   bool RoutesFit(const v1::GenerateChunk& chunk) const;
-  bool AlternativesFit(const v1::GenerateChunk& chunk) const;
+
+  int64_t asked_unix_ns_ = 0;  // when the last engine was asked; 0 = times.queued_unix_ns
+  int kept_ = 0;               // ids of earlier engines
+  bool grew_ = false;          // grew_since_ask()
 };
 
 SegmentRef MakeSegmentRef(v1::Segment segment);
