@@ -30,7 +30,7 @@ struct EngineOptions {
   int64_t update_deadline_ms = 30000;
   int64_t max_update_bytes = int64_t{64} << 30;
   HaltOptions halt;
-  SpeculationOptions speculation;
+  SpeculationOptions speculation{};
 
   // Returns INVALID_ARGUMENT with the field, its value, and the allowed values.
   absl::Status Validate() const;

@@ -39,6 +39,7 @@ class FakeRunner final : public ModelRunner {
   int64_t context_length() const override { return context_; }
   const std::vector<int32_t>& eos_ids() const override { return eos; }
   int64_t max_weight_bytes() const override { return sizeof(uint64_t); }
+  bool can_take_back() const override { return takes_back; }
 
   absl::StatusOr<std::shared_ptr<const RunnableModel>> Load(
       std::shared_ptr<const weights::Snapshot> snapshot) override {
@@ -109,6 +110,7 @@ class FakeRunner final : public ModelRunner {
   std::span<const uint16_t> Routes() const override { return routes_; }
 
   std::vector<int32_t> eos;
+  bool takes_back = true;
   absl::Status fail;
   bool poisoned = false;                              // the model has diverged: every row is NaN
   std::function<void(std::vector<float>& row)> edit;  // changes every row of log-probs

@@ -27,9 +27,11 @@ inline EngineOptions Options() {
 
 struct Rig {
   explicit Rig(const EngineOptions& options = Options(), std::shared_ptr<const weights::Snapshot> initial = nullptr,
-               std::vector<int32_t> eos = {}, const base::Clock& clock = base::Clock::Real()) {
+               std::vector<int32_t> eos = {}, const base::Clock& clock = base::Clock::Real(),
+               std::vector<std::unique_ptr<Drafter>> drafters = {}, bool can_take_back = true) {
     auto owned = std::make_unique<FakeRunner>(kVocab, 8192, options.kv_cache_tokens, options.kv_block_tokens);
     owned->eos = std::move(eos);
+    owned->takes_back = can_take_back;
     owned->before_forward = [this](const ForwardBatch&) { gate.Pass(); };
     runner = owned.get();
     Engine::Parts parts;
@@ -38,6 +40,7 @@ struct Rig {
     for (int i = 0; i < kVocab; ++i) pieces.push_back(std::string(1, static_cast<char>('a' + i)));
     parts.tokenizer = std::make_shared<PieceTokenizer>(pieces);
     parts.clock = &clock;
+    parts.drafters = std::move(drafters);
     engine = *Engine::Create(options, std::move(parts), std::move(initial));
   }
   ~Rig() { gate.Open(); }

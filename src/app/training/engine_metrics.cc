@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "absl/strings/str_cat.h"
 #include "base/log.h"
 
 namespace ingot::app {
@@ -34,8 +35,35 @@ void EngineMetrics::Add(int64_t step, int64_t version, std::map<std::string, dou
     metrics["rollout/idle_ratio"] = std::clamp(1 - (status->busy_seconds() - before_.busy_seconds()) / alive, 0.0, 1.0);
     metrics["rollout/sampled_tokens_per_second"] = static_cast<double>(sampled) / alive;
   }
+  AddSpeculation(*status, metrics);
   AddFirstToken(*status, metrics);
   before_ = *status;
+}
+
+void EngineMetrics::AddSpeculation(const v1::EngineStatusResponse& status, std::map<std::string, double>& metrics) {
+  int64_t drafted = 0, accepted = 0;
+  for (const v1::DrafterStatus& drafter : status.drafters()) {
+    const auto& before = before_.drafters();
+    const auto known =
+        std::find_if(before.begin(), before.end(), [&](const auto& b) { return b.name() == drafter.name(); });
+    const bool counted = known != before.end();
+    // The counts decrease if an engine leaves.
+    const int64_t new_drafted = std::max<int64_t>(drafter.drafted() - (counted ? known->drafted() : 0), 0);
+    const int64_t new_accepted = std::max<int64_t>(drafter.accepted() - (counted ? known->accepted() : 0), 0);
+    drafted += new_drafted;
+    accepted += new_accepted;
+    if (new_drafted == 0) continue;
+    metrics[absl::StrCat("rollout/drafted_tokens/", drafter.name())] = static_cast<double>(new_drafted);
+    metrics[absl::StrCat("rollout/accepted_tokens/", drafter.name())] = static_cast<double>(new_accepted);
+  }
+  const int64_t passes = status.sampling_passes() - before_.sampling_passes();
+  const int64_t sampled = status.sampled_tokens() - before_.sampled_tokens();
+  if (passes > 0 && sampled >= passes) {
+    metrics["rollout/tokens_per_pass"] = static_cast<double>(sampled) / static_cast<double>(passes);
+  }
+  if (drafted == 0) return;
+  metrics["rollout/drafted_tokens"] = static_cast<double>(drafted);
+  metrics["rollout/draft_acceptance"] = static_cast<double>(accepted) / static_cast<double>(drafted);
 }
 
 void EngineMetrics::AddFirstToken(const v1::EngineStatusResponse& status, std::map<std::string, double>& metrics) {

@@ -21,6 +21,9 @@ class EngineMetrics {
   void Add(int64_t step, int64_t version, std::map<std::string, double>& metrics);
 
  private:
+  // Adds how many ids drafters proposed, and how many of them were sampled.
+  void AddSpeculation(const v1::EngineStatusResponse& status, std::map<std::string, double>& metrics);
+
   // Adds the latency from the optimizer's step to the first token sampled at the newest version that has such a token.
   // Each version is reported once. It is this step's version, or the previous one if its first token was sampled after
   // that step was reported.

@@ -46,12 +46,25 @@ std::string Describe(const v1::RewardsStatusResponse& s) {
   return fmt::format("{} groups scored, {} being scored", s.judged(), s.judging());
 }
 
+// Returns how many drafted ids were sampled, or "" if no drafts were verified.
+std::string DescribeDrafts(const v1::EngineStatusResponse& s) {
+  std::string text;
+  for (const v1::DrafterStatus& drafter : s.drafters()) {
+    if (drafter.drafted() == 0) continue;
+    text += fmt::format(", {} {}/{} drafts accepted", drafter.name(), drafter.accepted(), drafter.drafted());
+  }
+  if (text.empty() || s.sampling_passes() == 0) return text;
+  return text + fmt::format(", {:.2f} tokens per pass",
+                            static_cast<double>(s.sampled_tokens()) / static_cast<double>(s.sampling_passes()));
+}
+
 std::string Describe(const v1::EngineStatusResponse& s) {
   const std::string version = s.version() < 0 ? "no version yet" : absl::StrCat("version ", s.version());
   const std::string prefill = DescribePrefill(s);
-  return fmt::format("{}, {} running, {} waiting, KV {}/{} blocks, {} tokens sampled, busy {:.0f}%{}{}", version,
+  return fmt::format("{}, {} running, {} waiting, KV {}/{} blocks, {} tokens sampled, busy {:.0f}%{}{}{}", version,
                      s.running(), s.waiting(), s.kv_blocks_used(), s.kv_blocks_total(), s.sampled_tokens(),
-                     100 * s.busy_seconds() / std::max(s.alive_seconds(), 1e-9), prefill.empty() ? "" : ", ", prefill);
+                     100 * s.busy_seconds() / std::max(s.alive_seconds(), 1e-9), prefill.empty() ? "" : ", ", prefill,
+                     DescribeDrafts(s));
 }
 
 std::string Describe(const v1::GatewayStatusResponse& s) {
