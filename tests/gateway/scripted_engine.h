@@ -54,13 +54,14 @@ class ScriptedEngine final : public rollout::Client {
   std::unique_ptr<Request> Generate(v1::GenerateRequest request, OnChunk on_chunk) override {
     auto state = std::make_shared<State>(std::move(on_chunk));
     Script script = author_(request);
+    const auto first = static_cast<size_t>(request.first_index());
     {
       base::MutexLock lock(mu_);
       requests_.push_back(std::move(request));
       changed_.SignalAll();
     }
     if (inline_chunks) {
-      Play(script, *state);
+      Play(script, *state, first);
     } else if (hold_without_thread) {
       bool released = false;  // the waiter for this request may have been faster
       {
@@ -68,10 +69,10 @@ class ScriptedEngine final : public rollout::Client {
         released = released_;
         if (!released) held_states_.push_back(state);
       }
-      if (released) Play(script, *state);
+      if (released) Play(script, *state, first);
     } else {
       base::MutexLock lock(mu_);
-      threads_.emplace_back([this, script, state] { Play(script, *state); });
+      threads_.emplace_back([this, script, state, first] { Play(script, *state, first); });
     }
     return std::make_unique<Handle>(state, aborted_);
   }
@@ -166,10 +167,11 @@ class ScriptedEngine final : public rollout::Client {
     std::shared_ptr<std::atomic<int>> aborted_;
   };
 
-  void Play(const Script& script, State& state) {
+  // Sends the ids from the index `first` on.
+  void Play(const Script& script, State& state, size_t first) {
     std::vector<int32_t> ids = script.ids.empty() ? tokenizer->Encode(script.text, true) : script.ids;
     if (script.end_of_turn) ids.push_back(*tokenizer->SpecialId("<|im_end|>"));
-    size_t at = 0;
+    size_t at = std::min(first, ids.size());
     while (at < ids.size()) {
       v1::GenerateChunk chunk;
       for (int i = 0; i < script.chunk && at < ids.size(); ++i, ++at) {

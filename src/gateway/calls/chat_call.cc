@@ -104,7 +104,7 @@ void ChatCall::Take(const absl::StatusOr<v1::GenerateChunk>& chunk) {
 }
 
 std::optional<v1::GenerateRequest> ChatCall::Resume(const absl::Status& error) {
-  // A set of engines has tried them all before the first id. Without a new id since, no engine can take the call.
+  // A set of engines has tried them all before the first id. Without a new id since, none can take the call.
   if (!absl::IsUnavailable(error) || backend().text != nullptr || !generation_.grew_since_ask()) return std::nullopt;
   const int kept = setup_.request->stream ? generation_.size() : delivery_->read_tokens();
   const auto& ids = generation_.segment.token_ids();

@@ -19,6 +19,7 @@ bool Generation::RoutesFit(const v1::GenerateChunk& chunk) const {
 
 void Generation::AskAgain(int kept, int64_t now_unix_ns) {
   kept_ = kept;
+  lost_ = size();
   grew_ = false;
   asked_unix_ns_ = now_unix_ns;
 }

@@ -24,10 +24,11 @@ struct Generation {
   int size() const { return segment.token_ids_size(); }
   // The engine is gone, and another one was asked. Its first chunk replaces all ids but the first `kept`.
   void AskAgain(int kept, int64_t now_unix_ns);
-  // Returns true if a chunk has arrived from the engine that was asked last.
-  bool grew_since_ask() const { return grew_; }
-  // Returns INTERNAL and appends nothing if log-probs, versions, or routes do not cover the chunk's ids. Such a call is
-  // not delivered because it cannot be trained on.
+  // Returns true if the engine that was asked last has sent more ids than those before it.
+  bool grew_since_ask() const { return grew_ && size() > lost_; }
+  // Returns INTERNAL and appends nothing if log-probs, versions, routes, or alternatives do not cover the chunk's ids, or
+  // if the last chunk's answer_versions are needed or given and do not cover the answer. Such a call is not delivered
+  // because it cannot be trained on.
   absl::Status Append(const v1::GenerateChunk& chunk, int64_t now_unix_ns);
   // Ends the turn after its first `count` ids. Later ids are dropped and not recorded. REQUIRES: 0 < count <= size().
   void StopAfter(int count);
@@ -38,7 +39,8 @@ struct Generation {
 
   int64_t asked_unix_ns_ = 0;  // when the last engine was asked; 0 = times.queued_unix_ns
   int kept_ = 0;               // ids of earlier engines
-  bool grew_ = false;          // grew_since_ask()
+  int lost_ = 0;               // ids when AskAgain was called
+  bool grew_ = false;          // a chunk has arrived since
 };
 
 SegmentRef MakeSegmentRef(v1::Segment segment);
