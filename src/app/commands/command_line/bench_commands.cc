@@ -7,6 +7,7 @@
 #include "app/commands/bench/bench_sandbox.h"
 #include "app/commands/bench/rollout_bench.h"
 #include "app/commands/bench/simulate_command.h"
+#include "app/commands/bench/speculation_bench.h"
 #include "app/commands/command_line/command.h"
 
 namespace ingot::app {
@@ -81,6 +82,19 @@ Command::Run DeclareBenchRollout(CLI::App& parser) {
   return [args] { return BenchRollout(*args, std::cout, std::cerr); };
 }
 
+Command::Run DeclareBenchSpeculation(CLI::App& parser) {
+  const auto args = std::make_shared<SpeculationBenchArgs>();
+  parser.add_option("--model", args->dir, "model folder or checkpoint; default: random weights of 27.8M parameters");
+  parser.add_option("--batches", args->batches, "requests at once: 1,8,64")->delimiter(',')->capture_default_str();
+  parser.add_option("--prompt-tokens", args->prompt_tokens, "prompt length")->capture_default_str();
+  parser.add_option("--new-tokens", args->new_tokens, "tokens that each request samples")->capture_default_str();
+  parser.add_option("--turns", args->turns, "pairs of rounds per figure")->capture_default_str();
+  parser.add_option("--alike-temperature", args->alike_temperature, "temperature of text that repeats")
+      ->capture_default_str();
+  AddThreads(parser, args->threads, "compute threads; 0: all cores");
+  return [args] { return BenchSpeculation(*args, std::cout, std::cerr); };
+}
+
 Command::Run DeclareBenchTree(CLI::App& parser) {
   struct Args {
     trainer::TreeBenchOptions options;
@@ -133,8 +147,9 @@ std::vector<Command> BenchCommands() {
        nullptr,
        {{"attention", "tree attention, compared with torch's matrix product and attention", DeclareBenchAttention},
         {"rollout", "prefill and decoding of a model folder by the rollout engine", DeclareBenchRollout},
-        {"tree", "a whole training step with and without trees, compared with its theoretical bound", DeclareBenchTree},
-        {"sandbox", "starting commands in sandboxes with this machine's strongest isolation level, compared with crun",
+        {"speculation", "the rollout engine with and without speculative decoding", DeclareBenchSpeculation},
+        {"tree", "the whole training step with and without trees, compared with its bound", DeclareBenchTree},
+        {"sandbox", "starts of commands in sandboxes of this machine's strongest isolation level, compared with crun",
          DeclareBenchSandbox}},
        true},
   };
