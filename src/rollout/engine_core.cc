@@ -1,6 +1,7 @@
 #include "rollout/engine_core.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <string>
 
@@ -275,7 +276,7 @@ int64_t EngineCore::PlannedRows() const {
 // Returns the number of drafts after which the request can still sample an id.
 size_t EngineCore::RoomForDrafts(const Sequence& sequence) const {
   const size_t tokens = sequence.tokens.size();
-  if (sequence.score_from > 0 || sequence.computed + sequence.planned != tokens) return 0;
+  if (!sequence.takes_drafts || sequence.score_from > 0 || sequence.computed + sequence.planned != tokens) return 0;
   const size_t forced = sequence.forced_ids.size(), sampled = static_cast<size_t>(sequence.sampled());
   return std::min(sequence.limit - tokens, forced > 0 ? forced - sampled : sequence.limit) - 1;
 }
@@ -399,11 +400,12 @@ void EngineCore::RunVersion(const WeightVersion& version, std::vector<Emission>*
   if (std::none_of(salts_.begin(), salts_.end(), [&](const auto& entry) { return entry.first == version.salt; })) {
     salts_.emplace_back(version.salt, version.weak_from_this());
   }
+  const size_t width = static_cast<size_t>(runner_.vocab_size());
+  TakeBackNaN(*rows, width);
   for (Sequence* sequence : batch_sequences_) {
     sequence->computed += sequence->planned;
     Publish(*sequence, version.salt);
   }
-  const size_t width = static_cast<size_t>(runner_.vocab_size());
   const std::span<const float> normalizers =
       batch_.want_normalizers ? runner_.LogNormalizers() : std::span<const float>();
   const std::span<const uint16_t> routes = batch_.want_routes ? runner_.Routes() : std::span<const uint16_t>();
@@ -415,7 +417,10 @@ void EngineCore::RunVersion(const WeightVersion& version, std::vector<Emission>*
   }
   for (size_t m = 0, count = 1; m < batch_sampled_.size(); m += count) {
     Sequence& sequence = *batch_sampled_[m];
-    count = batch_targets_[m] == 0 ? sequence.draft.ids.size() + 1 : 1;
+    count = 1;
+    while (batch_targets_[m] == 0 && m + count < batch_sampled_.size() && batch_sampled_[m + count] == &sequence)
+      ++count;
+    if (sequence.planned == 0) continue;  // it was taken back, or has failed
     if (batch_targets_[m] == 0) {
       if (Sample(sequence, version, std::span(draw_rows_).subspan(m, count), out)) Release(sequence);
     } else if (const absl::Status scored = Score(sequence, batch_targets_[m], version, draw_rows_[m].logprobs);
@@ -425,6 +430,19 @@ void EngineCore::RunVersion(const WeightVersion& version, std::vector<Emission>*
     }
   }
   for (Sequence* sequence : batch_sequences_) FinishScored(*sequence, version, out);
+}
+
+// A draft whose keys or values are not finite also spoils the rows before it, because attention multiplies them by a
+// probability of 0. Such a request is computed again without drafts.
+void EngineCore::TakeBackNaN(std::span<const float> rows, size_t width) {
+  for (size_t m = 0; m < batch_sampled_.size(); ++m) {
+    Sequence& sequence = *batch_sampled_[m];
+    if (sequence.draft.ids.empty() || !std::isnan(rows[m * width])) continue;
+    sequence.takes_drafts = false;
+  }
+  for (size_t i = running_.size(); i-- > 0;) {
+    if (!running_[i]->takes_drafts && !running_[i]->draft.ids.empty()) Preempt(i);
+  }
 }
 
 void EngineCore::Publish(Sequence& sequence, uint64_t salt) {

@@ -116,6 +116,7 @@ class EngineCore {
   void Preempt(size_t running_index);
   void RunVersion(const WeightVersion& version, std::vector<Emission>* out);
   void AppendRows(Sequence& sequence, const WeightVersion& version);
+  void TakeBackNaN(std::span<const float> rows, size_t width);
   void Publish(Sequence& sequence, uint64_t salt);
   size_t RowsOf(const Sequence& sequence, size_t budget, size_t& scored_budget) const;
   absl::Status Score(Sequence& sequence, size_t token, const WeightVersion& version, std::span<const float> row);

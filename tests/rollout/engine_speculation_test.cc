@@ -231,6 +231,22 @@ TEST(SpeculationTest, AModelOfNaNFailsTheCallAsWithoutDrafts) {
   EXPECT_EQ(rig.engine->Status()->kv_blocks_used(), 0);
 }
 
+// Attention multiplies a hidden key's value by 0, and 0 times NaN is NaN.
+TEST(SpeculationTest, ADraftThatGivesNaNSpoilsNothing) {
+  Rig rig(Options(), FakeSnapshot(1, 1001));
+  rig.runner->spoils = 20;
+  v1::GenerateRequest ask = Ask({1, 2, 3}, 40);
+  (*ask.mutable_sampling()->mutable_logit_bias())[20] = -100;
+  const Seen seen = Call(*rig.engine, ask);
+  ASSERT_EQ(seen.ids.size(), 40u);
+  ask.mutable_draft_ids()->Add(seen.ids.begin(), seen.ids.begin() + 10);
+  for (int i = 0; i < 5; ++i) ask.add_draft_ids(20);
+  EXPECT_TRUE(Call(*rig.engine, ask) == seen);
+  ask.mutable_prompt_ids()->Add(seen.ids.begin(), seen.ids.begin() + 9);  // finds the blocks of the call in the cache
+  ask.clear_draft_ids();
+  EXPECT_EQ(Call(*rig.engine, ask).status, absl::OkStatus());
+}
+
 TEST(SpeculationTest, AModelThatCannotTakeBackRowsGetsNoDrafts) {
   Rig rig(Options(), FakeSnapshot(1, 1001), {}, base::Clock::Real(), {}, /*can_take_back=*/false);
   v1::GenerateRequest ask = Ask({1, 2, 3}, 20);

@@ -87,6 +87,8 @@ class FakeRunner final : public ModelRunner {
     size_t sampled = 0;
     for (const kernels::AttentionSequence& sequence : batch.sequences) {
       rows_computed += sequence.q_count;
+      const auto begin = batch.token_ids.begin() + sequence.q_begin;
+      const bool spoiled = std::find(begin, begin + sequence.q_count, spoils) != begin + sequence.q_count;
       for (int64_t q = 0; q < sequence.q_count; ++q) {
         if (sampled == batch.sampled_rows.size() || batch.sampled_rows[sampled] != sequence.q_begin + q) continue;
         std::vector<uint64_t> entries;
@@ -96,6 +98,7 @@ class FakeRunner final : public ModelRunner {
         normalizers_.emplace_back();
         std::vector<float> row = Row(entries, weights, vocab_, batch.temperatures[sampled++], &normalizers_.back());
         if (edit) edit(row);
+        if (spoiled) std::fill(row.begin(), row.end(), std::nanf(""));
         rows_.insert(rows_.end(), row.begin(), row.end());
       }
     }
@@ -112,7 +115,8 @@ class FakeRunner final : public ModelRunner {
   std::vector<int32_t> eos;
   bool takes_back = true;
   absl::Status fail;
-  bool poisoned = false;                              // the model has diverged: every row is NaN
+  int64_t spoils = -1;    // a row of this id makes its sequence's rows of the pass NaN; -1 = none
+  bool poisoned = false;  // the model has diverged: every row is NaN
   std::function<void(std::vector<float>& row)> edit;  // changes every row of log-probs
   std::function<void(const ForwardBatch&)> before_forward;
   std::function<void()> after_load;

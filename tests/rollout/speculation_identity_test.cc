@@ -5,6 +5,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
@@ -194,6 +196,42 @@ TEST(SpeculationIdentityTest, NoDraftChangesABitOnAnyInstructionSet) {
   }
   EXPECT_GT(tally.accepted, tally.tokens / 10);
   EXPECT_LT(tally.accepted, tally.drafted * 9 / 10);
+}
+
+// A broken embedding that no call uses. As a draft, its NaN must not reach the rows next to it, or a later call.
+TEST(SpeculationIdentityTest, ADraftWithABrokenEmbeddingSpoilsNothing) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    model::Parameters parameters = model::Parameters::Init(Shape(), 3, dtype);
+    parameters.tensors().at("model.embed_tokens.weight")[kIds - 1].fill_(std::nan(""));
+    std::vector<weights::TensorView> views;
+    for (const auto& [name, tensor] : parameters.tensors()) {
+      views.push_back({name,
+                       dtype == at::kBFloat16 ? "BF16" : "F32",
+                       tensor.sizes().vec(),
+                       {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()}});
+    }
+    EngineOptions options;
+    options.kv_block_tokens = 8;
+    options.kv_cache_tokens = 160;  // blocks are used again
+    options.max_running = 4;
+    options.speculation.min_gain = -1;
+    Engine::Parts parts;
+    parts.runner = *NewTorchRunner(Shape(), options, "cpu");
+    const auto engine = *Engine::Create(options, std::move(parts), *weights::Snapshot::Copy(1, views));
+    for (uint64_t seed = 0; seed < 12; ++seed) {
+      v1::GenerateRequest ask;
+      for (uint64_t i = 0; i < 20; ++i) ask.add_prompt_ids(static_cast<int32_t>(base::DeriveSeed(seed, i) % 50));
+      ask.set_pinned_version(-1);
+      ask.mutable_sampling()->set_temperature(1);
+      ask.mutable_sampling()->set_seed(seed);
+      ask.mutable_sampling()->set_max_new_tokens(40);
+      (*ask.mutable_sampling()->mutable_logit_bias())[kIds - 1] = -100;
+      const std::vector<Outcome> expected = Outcomes(*engine, std::span(&ask, 1));
+      ASSERT_EQ(expected[0].status, absl::OkStatus());
+      for (size_t n = 0; n < 10 + seed; ++n) ask.add_draft_ids(n < seed ? expected[0].ids[n] : kIds - 1);
+      ASSERT_TRUE(Outcomes(*engine, std::span(&ask, 1)) == expected) << seed;
+    }
+  }
 }
 
 }  // namespace
