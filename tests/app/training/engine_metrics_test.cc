@@ -56,6 +56,28 @@ TEST(EngineMetricsTest, AStepHasTheDifferenceSinceTheStepBefore) {
   EXPECT_THAT(resumed, Contains(Pair("rollout/prefix_cache_hit_ratio", 0.25)));  // 5 / 20
 }
 
+TEST(EngineMetricsTest, AStepHasTheDraftsSinceTheStepBefore) {
+  FakeEngine engine;
+  EngineMetrics metrics(engine);
+  engine.Pass(10, 8, 40, 20, 5);
+  engine.status.set_sampling_passes(40);
+  engine.status.add_drafters()->set_name("given");
+  engine.status.add_drafters()->set_name("history");
+  const auto without = Added(metrics, 0);
+  EXPECT_THAT(without, Contains(Pair("rollout/tokens_per_pass", 1)));
+  EXPECT_THAT(without, Not(Contains(Key("rollout/draft_acceptance"))));
+  engine.Pass(10, 8, 60, 20, 5);
+  engine.status.set_sampling_passes(60);
+  engine.status.mutable_drafters(1)->set_drafted(80);
+  engine.status.mutable_drafters(1)->set_accepted(40);
+  const auto with = Added(metrics, 1);
+  EXPECT_THAT(with, Contains(Pair("rollout/tokens_per_pass", 3)));  // 60 / 20
+  EXPECT_THAT(with, Contains(Pair("rollout/draft_acceptance", 0.5)));
+  EXPECT_THAT(with, Contains(Pair("rollout/drafted_tokens", 80)));
+  EXPECT_THAT(with, Contains(Pair("rollout/accepted_tokens/history", 40)));
+  EXPECT_THAT(with, Not(Contains(Key("rollout/drafted_tokens/given"))));
+}
+
 TEST(EngineMetricsTest, TheFirstStepOfANewRunHasAllThatEnginesHadSampled) {
   FakeEngine engine;
   engine.Pass(100, 50, 1000, 0, 0);
