@@ -115,7 +115,9 @@ TEST(ForcedIdsTest, StayExactAmongDrawnRequestsAndPreemptions) {
 }
 
 TEST(ForcedIdsTest, ContinueAcrossASwapOfWeights) {
-  Rig rig(Options(), FakeSnapshot(1, 1001));
+  EngineOptions options = Options();
+  options.speculation.drafters = {};  // one id per pass
+  Rig rig(options, FakeSnapshot(1, 1001));
   const std::vector<int32_t> script(60, 4);
   Collect result;
   rig.gate.Close();
