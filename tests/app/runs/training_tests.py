@@ -2,8 +2,8 @@
 """Training of one process, from its files to its goal: training_tests.py BINARY SOURCE_DIR CASE [--seed S].
 
 Cases: smoke (the whole smoke run meets its goal), seeds (so it does with five seeds), supervised (SFT and DPO from files
-alone, on one process and on two ranks, stopped and killed), rewards (composed rewards, regraded and exported), evaluate (the
-evaluation of a checkpoint).
+alone, on one process and on two ranks, stopped and killed), speculation (it changes no byte of a run), rewards (composed
+rewards, regraded and exported), evaluate (the evaluation of a checkpoint).
 """
 import json
 import os
@@ -33,6 +33,28 @@ def case_smoke(ingot, steps=48, seed=1):
     evals = [row for row in ingot.metrics("smoke") if "eval/reward_mean" in row]
     check(evals and evals[-1]["eval/reward_mean"] > (0.7 if whole else 0.5), f"held-out reward: {evals}")
     print(f"wall time {time.time() - started:.0f} s")
+
+
+def case_speculation(ingot):
+    """Runs with one seed and S 0 end in equal weights. So does one that verifies every guess."""
+    settings = {**SHORT, "scheduler.total_steps": 3, "scheduler.max_staleness": 0, "trainer.checkpoint_every": 1}
+
+    def checksums(name, **more):
+        code, output = ingot.run("train", {**settings, "run.name": name, **more}, timeout=240)
+        check(code == 0, output)
+        states = sorted(pathlib.Path(ingot.folder, name, "checkpoints").glob("step-*/state.json"))
+        return [json.loads(state.read_text(encoding="utf-8"))["weights_checksum"] for state in states]
+
+    off = {"rollout.speculation.drafters": "[]"}
+    plain = checksums("plain", **off)
+    check(len(set(plain)) >= 3 and checksums("plain-again", **off) == plain, f"no two runs are equal: {plain}")
+    guessed = checksums("guessed", **{"rollout.speculation.drafters": "[given, history]", "rollout.speculation.min_gain": -1})
+    check(guessed == plain, f"{guessed}, {plain}")
+    rows = ingot.metrics("guessed")
+    check(sum(row.get("rollout/accepted_tokens/history", 0) for row in rows) > 100, rows)
+    check(max(row["rollout/tokens_per_pass"] for row in rows) > 1.05, rows)
+    check(all(row["mismatch/logprob_abs_diff_max"] == 0 for row in rows), rows)
+    check(all(row["rollout/tokens_per_pass"] == 1 for row in ingot.metrics("plain")), "tokens per pass")
 
 
 def case_seeds(ingot):
@@ -272,4 +294,4 @@ def case_evaluate(ingot):
 
 
 if __name__ == "__main__":
-    main(case_smoke, case_seeds, case_supervised, case_rewards, case_evaluate)
+    main(case_smoke, case_seeds, case_speculation, case_supervised, case_rewards, case_evaluate)
