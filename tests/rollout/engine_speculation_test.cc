@@ -61,7 +61,7 @@ v1::GenerateRequest RandomAsk(uint64_t seed) {
   for (size_t i = 0; i < length; ++i) {
     prompt.push_back(static_cast<int32_t>(base::DeriveSeed(900 + stream, i) % kVocab));
   }
-  v1::GenerateRequest ask = Ask(prompt, static_cast<int32_t>(1 + draw(40)), 1 + seed, draw(2) == 0 ? -1 : 1);
+  v1::GenerateRequest ask = Ask(prompt, static_cast<int32_t>(1 + draw(40)), 1 + seed, draw(2) == 0 ? -1 : 2);
   v1::SamplingParams& sampling = *ask.mutable_sampling();
   sampling.set_temperature(static_cast<float>(draw(3)) * 0.5f);
   if (draw(4) == 0) sampling.set_top_k(5);
@@ -94,6 +94,7 @@ void ExpectTheSameWithDrafts(EngineOptions options, int rounds) {
   {
     Rig rig(plain, FakeSnapshot(1, 1001), {2});
     ASSERT_TRUE(rig.Update(2, /*retain=*/true).ok());
+    ASSERT_TRUE(rig.Update(3).ok());
     for (int i = 0; i < 14 * rounds; ++i) {
       asks.push_back(RandomAsk(static_cast<uint64_t>(i)));
       expected.push_back(Call(*rig.engine, asks.back()));
@@ -104,6 +105,7 @@ void ExpectTheSameWithDrafts(EngineOptions options, int rounds) {
   drafters.push_back(std::make_unique<MixedDrafter>(answers, static_cast<int32_t>(kVocab), 5));
   Rig rig(options, FakeSnapshot(1, 1001), {2}, base::Clock::Real(), std::move(drafters));
   ASSERT_TRUE(rig.Update(2, /*retain=*/true).ok());
+  ASSERT_TRUE(rig.Update(3).ok());
   for (int round = 0; round < rounds; ++round) {
     std::deque<Collect> results(14);
     std::vector<std::unique_ptr<Client::Request>> requests;
@@ -259,6 +261,7 @@ TEST(SpeculationTest, AModelThatCannotTakeBackRowsGetsNoDrafts) {
 TEST(FirstIndexTest, ContinuesEveryKindOfCallAsIfItHadNotStopped) {
   Rig rig(Options(), FakeSnapshot(1, 1001), {2});
   ASSERT_TRUE(rig.Update(2, /*retain=*/true).ok());
+  ASSERT_TRUE(rig.Update(3).ok());
   int cuts = 0;
   for (uint64_t seed = 0; seed < 150; ++seed) {
     const v1::GenerateRequest ask = RandomAsk(seed);

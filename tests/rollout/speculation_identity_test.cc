@@ -69,6 +69,7 @@ std::unique_ptr<Engine> EngineOf(EngineOptions options, at::ScalarType dtype,
   parts.tokenizer = std::make_shared<PieceTokenizer>(pieces);
   auto engine = *Engine::Create(options, std::move(parts), RandomWeights(1, dtype));
   EXPECT_TRUE(engine->Update(*weights::Encode(engine->newest().get(), *RandomWeights(2, dtype), true)).ok());
+  EXPECT_TRUE(engine->Update(*weights::Encode(engine->newest().get(), *RandomWeights(3, dtype), false)).ok());
   return engine;
 }
 
@@ -79,7 +80,7 @@ v1::GenerateRequest RandomAsk(uint64_t seed) {
   const uint64_t stream = draw(3);
   const size_t length = 1 + draw(60);
   for (size_t i = 0; i < length; ++i) ask.add_prompt_ids(static_cast<int32_t>(base::DeriveSeed(stream, i) % kIds));
-  ask.set_pinned_version(draw(3) == 0 ? 1 : -1);
+  ask.set_pinned_version(draw(3) == 0 ? 2 : -1);
   v1::SamplingParams& sampling = *ask.mutable_sampling();
   sampling.set_seed(seed + 1);
   sampling.set_temperature(static_cast<float>(draw(4)) * 0.5f);

@@ -246,7 +246,7 @@ TEST(HistoryDrafterTest, LearnsFromGuessesThatWereNotVerified) {
   EXPECT_GT(Asked(drafter, right).acceptance, 0.7);
   for (int i = 0; i < 20; ++i) {
     Asked(drafter, wrong);
-    Grow(drafter, wrong, {99, 0, 1, 2});
+    Grow(drafter, wrong, {1000 + i, 0, 1, 2});
   }
   EXPECT_LT(Asked(drafter, wrong).acceptance, 0.4);
 }
