@@ -51,6 +51,13 @@ Seen Call(Engine& engine, const v1::GenerateRequest& ask) {
   return SeenOf(result);
 }
 
+// Verifies every draft, whatever a pass of the model costs.
+EngineOptions VerifyAll() {
+  EngineOptions options = Options();
+  options.speculation.min_gain = -1;
+  return options;
+}
+
 // A request with a random choice of everything that shapes a call.
 v1::GenerateRequest RandomAsk(uint64_t seed) {
   uint64_t next = 0;
@@ -146,7 +153,7 @@ TEST(SpeculationTest, NoDraftChangesAnythingInSmallBatches) {
 }
 
 TEST(SpeculationTest, AReplayedCallNeedsFewPasses) {
-  Rig rig(Options(), FakeSnapshot(1, 1001));
+  Rig rig(VerifyAll(), FakeSnapshot(1, 1001));
   v1::GenerateRequest ask = Ask({1, 2, 3}, 100);
   const Seen first = Call(*rig.engine, ask);
   const int64_t before = rig.runner->passes;
@@ -160,7 +167,7 @@ TEST(SpeculationTest, AReplayedCallNeedsFewPasses) {
 }
 
 TEST(SpeculationTest, ForcedIdsAreVerifiedManyAtATime) {
-  Rig rig(Options(), FakeSnapshot(1, 1001));
+  Rig rig(VerifyAll(), FakeSnapshot(1, 1001));
   v1::GenerateRequest ask = Ask({1, 2, 3}, 100);
   for (int32_t i = 0; i < 60; ++i) ask.add_forced_ids(i % 20);
   const Seen seen = Call(*rig.engine, ask);
@@ -175,7 +182,7 @@ TEST(SpeculationTest, ForcedIdsAreVerifiedManyAtATime) {
 
 // As after a move to another engine: the ids are kept as far as they are still the draws.
 TEST(SpeculationTest, GivenIdsOfAnotherVersionAreKeptUpToTheFirstOther) {
-  Rig rig(Options(), FakeSnapshot(1, 1001));
+  Rig rig(VerifyAll(), FakeSnapshot(1, 1001));
   v1::GenerateRequest ask = Ask({1, 2, 3}, 50);
   const Seen old = Call(*rig.engine, ask);
   ASSERT_TRUE(rig.Update(2).ok());
@@ -186,7 +193,7 @@ TEST(SpeculationTest, GivenIdsOfAnotherVersionAreKeptUpToTheFirstOther) {
 }
 
 TEST(SpeculationTest, ManyMoreDraftsThanTheContextDoNoHarm) {
-  Rig rig(Options(), FakeSnapshot(1, 1001));
+  Rig rig(VerifyAll(), FakeSnapshot(1, 1001));
   v1::GenerateRequest ask = Ask({1, 2, 3}, 1000);
   ask.mutable_sampling()->set_ignore_eos(true);
   const Seen seen = Call(*rig.engine, ask);
@@ -198,7 +205,7 @@ TEST(SpeculationTest, ManyMoreDraftsThanTheContextDoNoHarm) {
 }
 
 TEST(SpeculationTest, DraftsThatTheGrammarForbidsAreNotKept) {
-  Rig rig(Options(), FakeSnapshot(1, 1001));
+  Rig rig(VerifyAll(), FakeSnapshot(1, 1001));
   v1::GenerateRequest ask = Ask({1, 2, 3}, 30);
   ask.mutable_sampling()->add_stop_token_ids(23);
   ask.mutable_sampling()->mutable_grammar()->add_alternatives()->add_parts()->set_regex("(ab|cd){3,8}");
@@ -222,7 +229,7 @@ TEST(SpeculationTest, DraftIdsOutsideTheVocabularyAreAnError) {
 }
 
 TEST(SpeculationTest, AModelOfNaNFailsTheCallAsWithoutDrafts) {
-  Rig rig(Options(), FakeSnapshot(1, 1001));
+  Rig rig(VerifyAll(), FakeSnapshot(1, 1001));
   rig.runner->poisoned = true;
   v1::GenerateRequest ask = Ask({1, 2, 3}, 5);
   for (int32_t i = 0; i < 5; ++i) ask.add_draft_ids(i);
@@ -235,7 +242,7 @@ TEST(SpeculationTest, AModelOfNaNFailsTheCallAsWithoutDrafts) {
 
 // Attention multiplies a hidden key's value by 0, and 0 times NaN is NaN.
 TEST(SpeculationTest, ADraftThatGivesNaNSpoilsNothing) {
-  Rig rig(Options(), FakeSnapshot(1, 1001));
+  Rig rig(VerifyAll(), FakeSnapshot(1, 1001));
   rig.runner->spoils = 20;
   v1::GenerateRequest ask = Ask({1, 2, 3}, 40);
   (*ask.mutable_sampling()->mutable_logit_bias())[20] = -100;
