@@ -290,9 +290,9 @@ def errors(output):
     return [line for line in output.strip().splitlines() if not re.search(r"\] (the launcher )?waits for ", line)]
 
 
-def write_asking_config(ingot, cleanup=(), agent_seconds=0.3):
-    """A configuration whose agents make one call, wait `agent_seconds`, and answer 0 or 1 by chance. Each adds a line
-    to FOLDER/begun."""
+def write_asking_config(ingot, cleanup=(), agent_seconds=0.3, sampling='"max_tokens": 4'):
+    """A configuration whose agents make one call with `sampling`, wait `agent_seconds`, and answer 0 or 1 by chance. Each
+    adds a line to FOLDER/begun."""
     folder = pathlib.Path(ingot.folder)
     agent = folder / "agent.py"
     agent.write_text(f"""import http.client, json, os, time, urllib.parse
@@ -301,7 +301,7 @@ with open("{folder}/begun", "a") as file:
 url = urllib.parse.urlsplit(os.environ["OPENAI_BASE_URL"])
 connection = http.client.HTTPConnection(url.netloc, timeout=60)
 connection.request("POST", url.path + "/chat/completions", json.dumps({{
-    "model": "policy", "max_tokens": 4, "messages": [{{"role": "user", "content": "which?"}}]}}), {{
+    "model": "policy", {sampling}, "messages": [{{"role": "user", "content": "which?"}}]}}), {{
     "Authorization": "Bearer " + os.environ["OPENAI_API_KEY"], "Content-Type": "application/json"}})
 answer = connection.getresponse().read()
 time.sleep({agent_seconds})

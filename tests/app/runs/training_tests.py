@@ -37,7 +37,9 @@ def case_smoke(ingot, steps=48, seed=1):
 
 def case_speculation(ingot):
     """Runs with one seed and S 0 end in equal weights. So does one that verifies every guess."""
-    settings = {**SHORT, "sft.max_steps": 12, "scheduler.total_steps": 3, "scheduler.max_staleness": 0, "trainer.checkpoint_every": 1}
+    # At this temperature, a random model repeats itself.
+    write_asking_config(ingot, agent_seconds=0, sampling='"max_tokens": 40, "temperature": 0.05')
+    settings = {"scheduler.total_steps": 3, "scheduler.max_staleness": 0, "trainer.checkpoint_every": 1, "gateway.max_new_tokens": 40}
 
     def checksums(name, **more):
         code, output = ingot.run("train", {**settings, "run.name": name, **more}, timeout=240)
