@@ -1,10 +1,11 @@
-// Opens the page of a run in a headless browser: browser.mjs live|files|index|empty|texts LINK FOLDER [EPISODES].
+// Opens the page of a run in a headless browser: browser.mjs live|files|index|many|empty|texts LINK FOLDER [EPISODES].
 // Saves screenshots in FOLDER. EPISODES is JSON with the episodes for `texts`. Exits with 1 and one line for the first failed
 // check.
 import { Session, check } from "./session.mjs";
 import { keepsFocus, keyboard, narrow, plain, rules } from "./reading.mjs";
+import { manyRuns, runs } from "./index.mjs";
 import { hostileText, longEpisode } from "./texts.mjs";
-import { branches, drill, links, lost, onePoint, overview, runs, straggler, tabs, tenTabs, terms } from "./views.mjs";
+import { branches, drill, links, lost, onePoint, overview, straggler, tabs, tenTabs, terms } from "./views.mjs";
 
 const [kind, link, folder, json] = process.argv.slice(2);
 const session = new Session(link, folder);
@@ -53,6 +54,9 @@ const kWalks = {
   },
   async index() {
     await runs(session);
+  },
+  async many() {
+    await manyRuns(session);
   },
   async plain() {
     await session.browser.close();

@@ -25,6 +25,8 @@ from ingot_runs import check, wait_until  # noqa: E402
 
 HOSTILE = ("<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'> \x1b[31mred\x1b]0;title\x07 "
            "\u202eevil\u2066 a\u200bb </pre></div><a href='javascript:window.hacked=1'>link</a>")
+HOSTILE_NAME = "<img src=x onerror=window.hacked=1> 50% a?b#c&d"
+
 
 def hostile_episode(gateway):
     """An episode with texts that must never be interpreted."""
@@ -93,7 +95,7 @@ def rich_run(folder):
     recipe = {"name": "rich", "command": ["/usr/bin/python3", "-I", str(HERE / "agent.py"), "${task.name}", f"{folder}/hold"], "resumes": True, "timeout_s": 120,
               "verifier": {"kind": "exact", "expected": "1"}}
     return {"data.tasks": f"{folder}/tasks.jsonl", "data.sft": f"{folder}/sft.jsonl", "sft.max_steps": 100, "sft.batch_size": 8, "sft.learning_rate": 3e-3, "model.hidden_size": 96, "model.intermediate_size": 256, "model.heads": 3, "model.kv_heads": 1, "trainer.learning_rate": 1e-6, "sandbox.isolation": "process", "sandbox.agent_uid": "shared", "eval.tasks": f"{folder}/eval.jsonl",
-            "eval.every_versions": 10, "scheduler.total_steps": 4000, "agents.recipes": json.dumps([recipe]), "agents.branching.at": 1, "agents.branching.width": 2,
+            "eval.every_versions": 10, "rollout.record_alternatives": 3, "scheduler.total_steps": 4000, "agents.recipes": json.dumps([recipe]), "agents.branching.at": 1, "agents.branching.width": 2,
             "rewards.terms": json.dumps(TERMS)}
 
 
@@ -122,13 +124,38 @@ def copy_of_run(run, name, learning_rate):
     (copy / "config.yaml").write_text(changed, encoding="utf-8")
 
 
+def many_runs(first, folder):
+    """A folder with 200 copies of `first` and with runs that cannot be shown whole, one of which the browser removes."""
+    for i in range(200):
+        copy_record(first, folder / f"copy-{i:03}")
+    copy_record(first, folder / HOSTILE_NAME)
+    copy_record(first, folder / "newer")
+    (folder / "newer" / "format").write_text("99\n", encoding="utf-8")
+    copy_record(first, folder / "incomplete")
+    (folder / "incomplete" / "metrics.jsonl").unlink()
+    copy_record(first, folder / "broken")
+    (folder / "broken" / "config.yaml").write_text("trainer: [", encoding="utf-8")
+    shutil.copytree(first, folder / "gone")
+
+
+def copy_record(run, copy):
+    copy.mkdir(parents=True)
+    for file in ("config.yaml", "format", "metrics.jsonl"):
+        shutil.copy(run / file, copy)
+    if (run / "tokenizer").is_dir():
+        shutil.copytree(run / "tokenizer", copy / "tokenizer")
+
+
 def case_index(ingot, shots):
-    """Tests the index of the runs in a folder."""
-    code, said = ingot.run("train", {**ingot_runs.SHORT, "run.root": f"{ingot.folder}/runs", "run.name": "first"})
+    """Tests the index of the runs in a folder, and of a folder with many runs."""
+    code, said = ingot.run("train", {**ingot_runs.SHORT, "run.root": f"{ingot.folder}/runs", "run.name": "first", "eval.tasks": "examples/smoke/eval.jsonl"})
     check(code == 0, said)
     copy_of_run(pathlib.Path(ingot.folder, "runs", "first"), "second", "0.25")
     with Served(ingot, "runs") as link:
         drive("index", link, shots)
+    many_runs(pathlib.Path(ingot.folder, "runs", "first"), pathlib.Path(ingot.folder, "many"))
+    with Served(ingot, "many") as link:
+        drive("many", link, shots, hold=f"{ingot.folder}/many/gone")
 
 
 def case_launched(ingot, shots):
@@ -159,10 +186,14 @@ def case_texts(ingot, shots):
 CASES = {"index": case_index, "empty": case_empty, "texts": case_texts, "launched": case_launched, "live": case_live}
 
 
-def main():
-    binary, source = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+def install_packages():
     if not all((HERE / "node_modules" / name).exists() for name in ("playwright-core", "axe-core")):
         subprocess.run(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], cwd=HERE, check=True)
+
+
+def main():
+    binary, source = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+    install_packages()
     with tempfile.TemporaryDirectory(prefix="ingot-browser-") as folder:
         shots = os.path.abspath(sys.argv[3]) if len(sys.argv) > 3 else folder
         os.makedirs(shots, exist_ok=True)

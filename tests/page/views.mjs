@@ -105,9 +105,26 @@ export async function drill(session, kind) {
   const told = await page.locator("main p[aria-live]").first().textContent();
   const first = Number(await page.locator(".tokens .line").nth(1).locator(".t").first().getAttribute("data-at"));
   check(told.startsWith(`token ${first + 2}, id `), `the token says '${told}', its line begins at ${first}`);
+  await alternatives(session, kind);
   await session.open("#/overview");
   await page.locator(".chart .u-over").first().click({ position: { x: 150, y: 60 } });
   await page.waitForSelector("h2:has-text('Step')");
+}
+
+// A sampled token shows its recorded alternatives at the pointer, the most likely first.
+async function alternatives(session, kind) {
+  const { page } = session;
+  await page.locator(".tokens .t").evaluateAll((all) => all.filter((one) => one.style.background !== "transparent").at(-1).setAttribute("data-last", ""));
+  await page.locator(".tokens .t[data-last]").hover({ position: { x: 3, y: 8 } });
+  await page.waitForSelector(".tip:not([hidden])");
+  const logprobs = await page.locator(".tip tbody td:nth-child(2)").allTextContents();
+  check(logprobs.length >= 3 && logprobs.length <= 4, `the label at a token has the log-probs ${logprobs}`);
+  check(Number(logprobs[0]) >= Number(logprobs[1]) && Number(logprobs[1]) >= Number(logprobs[2]), `the alternatives are not in order: ${logprobs}`);
+  check((await page.locator(".tip .drawn").count()) === 1, "the sampled token is not marked among its alternatives");
+  check((await page.locator("main p[aria-live]").first().textContent()).includes("most likely: "), "a screen reader hears nothing of the alternatives");
+  await session.shot(`alternatives-${kind}`);
+  await page.locator("h2").first().hover();
+  check(await page.locator(".tip").isHidden(), "the label stays after the pointer has left");
 }
 
 // Every term is drawn, eight to a chart, for training and for evaluations.
@@ -254,32 +271,4 @@ export async function lost(session) {
   await page.waitForSelector("h2:has-text('Where every second')", { timeout: 60000 });
   check((await page.locator("main [role=alert]").count()) === 0, "the fault stays when it is over");
   session.expected = null;
-}
-
-// In a folder of runs, both are drawn on one chart over steps, time, and tokens. Unchecking a run removes it and the keys that
-// differ.
-export async function runs(session) {
-  const { page } = session;
-  await page.goto(session.link);
-  await page.waitForSelector(".chart canvas");
-  await session.drawn();
-  check((await page.locator("nav a").count()) === 0, "an index of runs has the views of one run");
-  const legend = async () => (await page.locator(".chart").first().locator(".u-legend .u-label").allTextContents()).join();
-  check((await legend()) === "step,first,second", `the legend of the runs is ${await legend()}`);
-  const keys = await page.locator("table:has-text('The keys in which') tbody td:first-child").allTextContents();
-  check(keys.join() === "trainer.learning_rate", `the runs differ in ${keys}`);
-  await page.locator("label:has-text('further metric') select").selectOption("actor/entropy");
-  await page.waitForSelector(".chart h3:text-is('actor/entropy')");
-  await session.shot("runs-step");
-  await page.locator("label:has-text('horizontal axis') select").selectOption("tokens");
-  await page.waitForFunction(() => document.querySelector(".chart .u-legend .u-label").textContent === "trained tokens");
-  await page.locator("input[type=range]").fill("0.8");
-  await session.shot("runs-tokens");
-  for (const scheme of ["dark", "light"]) {
-    await page.emulateMedia({ colorScheme: scheme });
-    await session.accessible(`an index of runs, ${scheme}`);
-  }
-  await page.locator("input[data-run=second]").uncheck();
-  await page.waitForSelector("p:has-text('The configurations of the drawn runs are the same')");
-  check((await legend()) === "trained tokens,first", `the legend after one run was unchecked is ${await legend()}`);
 }
