@@ -6,7 +6,6 @@ const [link, out, first] = process.argv.slice(2);
 const session = new Session(link, out);
 const of = (view) => `#/of/${encodeURIComponent(first)}/${view}`;
 
-// Takes the runs' index, and one of its charts as a curve alone.
 async function index() {
   const { page } = session;
   await page.goto(link);
@@ -15,9 +14,6 @@ async function index() {
   await page.locator("input[type=range]").fill("0.5");
   await page.waitForTimeout(500);
   await session.shot("runs");
-  await page.locator("input[type=range]").fill("0");
-  await page.waitForTimeout(500);
-  await page.locator(".chart").first().screenshot({ path: `${out}/reward.png` });
 }
 
 async function overview() {

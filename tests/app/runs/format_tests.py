@@ -61,6 +61,7 @@ def case_kept(ingot):
     run = pathlib.Path(ingot.folder, "kept")
     shutil.copytree(run, f"{ingot.folder}/other")
     check(ingot.inspect("kept").count("finished") >= 4, "inspect shows no episodes")
+    check("no alternatives are recorded" in ingot.inspect("kept", "0/0", "--alternatives"), "a pool without alternatives has some")
     check(len(ingot.journal("kept")) > 0, "the journal is empty")
     ingot.configure("kept", settings(4))
     code, said = ingot.run("train", {}, ["--resume"])

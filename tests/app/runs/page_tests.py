@@ -131,7 +131,7 @@ def end(process):
 
 def check_run(ingot, folder):
     """A run that goes on, its files beside it, and the same run after it was killed."""
-    process, _, link = start(ingot, "seen", {"scheduler.total_steps": 1000})  # it is killed
+    process, _, link = start(ingot, "seen", {"scheduler.total_steps": 1000, "rollout.record_alternatives": 2})  # it is killed
     try:
         page = Page(link).open()
         wait_until(lambda: ingot.rows("seen") >= 3, "three steps", process)
@@ -183,6 +183,7 @@ def check_run(ingot, folder):
     call = episode["calls"][-1]
     tokens = page.json(f"/api/tokens?id={episode['id']}&call={call['call']}")
     check(len(tokens["id"]) == call["context_tokens"] + call["sampled_tokens"], "the tokens of a call are not all there")
+    check_alternatives(ingot, episode["id"], tokens)
     check("tool" in "".join(tokens["text"]), f"text: {''.join(tokens['text'])[:200]}")
     check(page.json("/api/episodes?text=tool&limit=5")["episodes"], "no episode has the text")
     check(page.json("/api/episodes?reward_min=2")["episodes"] == [], "an episode has a reward of 2")
@@ -192,6 +193,27 @@ def check_run(ingot, folder):
     header, *rows = done.stdout.split("\n")
     check(done.returncode == 0 and header.startswith("run ") and len(rows) == 3 and rows[0].startswith("seen ") and
           rows[1].startswith("seen ") and rows[2] == "", f"compare: {done}")
+
+
+def check_alternatives(ingot, episode, tokens):
+    """Each sampled token has its two most likely ids, and a token that is one of them has the same log-prob there."""
+    sampled = [(token, tokens["logprob"][i]) for i, token in enumerate(sampled_ids(tokens))]
+    ids, logprobs = tokens["alternative"], tokens["alternative_logprob"]
+    check(len(ids) == len(logprobs) == 2 * len(sampled) > 0, f"{len(ids)} alternatives of {len(sampled)} tokens")
+    for i, (token, logprob) in enumerate(sampled):
+        check(logprobs[2 * i] >= max(logprobs[2 * i + 1], logprob), f"token {i}: {logprob} and {logprobs[2 * i:2 * i + 2]}")
+        for k in (2 * i, 2 * i + 1):
+            check(ids[k] != token or logprobs[k] == logprob, f"token {i} has log-prob {logprob}, and {logprobs[k]} among its alternatives")
+    printed = ingot.inspect("seen", episode, "--alternatives")
+    check(printed.startswith("call 0\n") and printed.count("  of ") >= len(sampled), printed[:300])
+
+
+def sampled_ids(tokens):
+    ids, at = [], 0
+    for run in tokens["runs"]:
+        ids += tokens["id"][at:at + run["count"]] if run["sampled"] else []
+        at += run["count"]
+    return ids
 
 
 def check_faults(ingot, folder):
