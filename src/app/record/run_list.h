@@ -11,7 +11,8 @@
 
 namespace ingot::app {
 
-// Returns the keys whose values differ between `first` and `run`, except keys that always differ between runs.
+// Returns the keys whose values differ between `first` and `run`, except keys that always differ between runs, such as
+// run.name and names that default to it.
 std::vector<base::Schema::Difference> ConfigDifferences(const LoadedConfig& first, const LoadedConfig& run);
 
 // Returns the sorted subfolders that have a config.yaml. Empty if `folder` has one itself, because then it is a run.
@@ -22,7 +23,7 @@ class RunList {
  public:
   explicit RunList(std::string folder) : folder_(std::move(folder)) {}
 
-  // Returns the current runs. Reloads a configuration only if its file has changed. If it cannot be loaded, the run's
+  // Returns the current runs. Reloads and compares a configuration only if its file has changed. If it cannot be loaded, the run's
   // `error` contains the reason.
   std::vector<view::IndexedRun> Read();
 
@@ -30,7 +31,11 @@ class RunList {
   struct Known {
     std::string text;  // contents of config.yaml
     absl::StatusOr<LoadedConfig> loaded = absl::UnavailableError("not read yet");
+    std::vector<view::IndexedRun::KeyDifference> differences = {};
+    std::string compared_with = {};  // the first run's `text` that `differences` refers to; empty = not compared yet
   };
+  // Comparing is slow, so it is repeated only if either configuration has changed.
+  static void Compare(const Known& first, Known& run);
   const std::string folder_;
   std::map<std::string, Known> known_;  // by run folder
 };
