@@ -13,7 +13,7 @@ const kFirst = ["reward/mean", "eval/reward_mean"];
 
 export class RunsView implements View {
   readonly title = "Runs";
-  private readonly list = h("div", { class: "runs" });
+  private readonly list = h("div", { class: "runs" }, h("p", { class: "soft" }, "Reading the runs."));
   private readonly evaluations = h("div");
   private readonly differences = h("div");
   private readonly wanted = h("input", { type: "search", placeholder: "part of a name", oninput: () => this.showList() });
