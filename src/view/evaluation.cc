@@ -12,7 +12,6 @@
 namespace ingot::view {
 namespace {
 
-constexpr int64_t kEvalGroups = int64_t{1} << 20;  // number per version (tree.proto, EpisodeRef)
 constexpr size_t kAll = 1'000'000;
 constexpr std::string_view kPass = "eval/pass@";
 

@@ -6,13 +6,13 @@
 #include "absl/strings/numbers.h"
 #include "tree/episode_return.h"
 #include "tree/render.h"
+#include "view/evaluation.h"
 #include "view/trajectory_json.h"
 
 namespace ingot::view {
 namespace {
 
-constexpr int64_t kBlock = 16;                     // number of groups read at a time
-constexpr int64_t kEvalGroups = int64_t{1} << 20;  // number per version (tree.proto, EpisodeRef)
+constexpr int64_t kBlock = 16;  // number of groups read at a time
 constexpr int64_t kMaxEvaluations = 1 << 20;
 
 // Searches blocks of groups, from newest to oldest.
