@@ -132,6 +132,21 @@ absl::StatusOr<std::string> RunIndex::AnswerOf(std::string_view target) {
   return opened->answers->Answer("/api" + std::string(target.substr(slash)));
 }
 
+void RunIndex::ReadTasks(const IndexedRun& run, double time, Evaluated& evaluated) {
+  const absl::StatusOr<OpenedRun> opened = open_(run.folder);
+  const auto pool = opened.ok() ? opened->pool() : opened.status();
+  absl::Status read = ReadEvaluation(pool.ok() ? pool->get() : nullptr, evaluated.run);
+  if (read.ok()) read = pool.status();
+  evaluated.settled = static_cast<double>(clock_.UnixNanos()) * 1e-9 > time + static_cast<double>(kSettled.count());
+  if (!read.ok() || evaluated.run.tasks.empty()) {
+    evaluated.no_tasks = read.ok() ? "the evaluation's episodes are no longer stored" : std::string(read.message());
+    return;
+  }
+  if (!evaluated.settled) return;
+  base::MutexLock lock(mu_);
+  tasks_[run.folder] = {time, evaluated.run.tasks};
+}
+
 absl::StatusOr<RunIndex::Evaluated> RunIndex::EvaluatedOf(const IndexedRun& run) {
   Evaluated evaluated;
   INGOT_ASSIGN_OR_RETURN(evaluated.rows, RowsOf(run.folder));
@@ -147,15 +162,7 @@ absl::StatusOr<RunIndex::Evaluated> RunIndex::EvaluatedOf(const IndexedRun& run)
       return evaluated;
     }
   }
-  const absl::StatusOr<OpenedRun> opened = open_(run.folder);
-  const auto pool = opened.ok() ? opened->pool() : opened.status();
-  absl::Status read = ReadEvaluation(pool.ok() ? pool->get() : nullptr, evaluated.run);
-  if (read.ok()) read = pool.status();
-  if (!read.ok()) evaluated.no_tasks = std::string(read.message());
-  if (read.ok() && evaluated.run.tasks.empty()) evaluated.no_tasks = "the evaluation's episodes are no longer stored";
-  if (!read.ok()) return evaluated;
-  base::MutexLock lock(mu_);
-  tasks_[run.folder] = {newest.back().time, evaluated.run.tasks};
+  ReadTasks(run, newest.back().time, evaluated);
   return evaluated;
 }
 
@@ -173,7 +180,8 @@ absl::StatusOr<value> RunIndex::Compared(const Query& query) {
                 {"version", own.run.evaluated_version},
                 {"evaluation", OptionalJson(figures.evaluation)},
                 {"no_interval", SafeText(own.no_tasks)},
-                {"difference", OptionalJson(figures.difference)}};
+                {"difference", OptionalJson(figures.difference)},
+                {"settled", own.settled && (!first || first->settled)}};
 }
 
 absl::StatusOr<value> RunIndex::Curves(const Query& query) {

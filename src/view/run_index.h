@@ -9,6 +9,7 @@
 //   /api/of/NAME/PATH?...                      what /api/PATH answers on the run's own page (run_view.h)
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -16,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/mutex.h"
 #include "base/status.h"
@@ -49,8 +51,12 @@ class RunIndex final : public Answers {
   // `runs` returns the folder's current runs, by name. `open` opens one of them, given its folder, and keeps it open. Both
   // are called on the page's thread.
   RunIndex(std::string folder, std::function<std::vector<IndexedRun>()> runs,
-           std::function<absl::StatusOr<OpenedRun>(const std::string& folder)> open)
-      : folder_(std::move(folder)), runs_(std::move(runs)), open_(std::move(open)) {}
+           std::function<absl::StatusOr<OpenedRun>(const std::string& folder)> open,
+           const base::Clock& clock = base::Clock::Real())
+      : folder_(std::move(folder)), runs_(std::move(runs)), open_(std::move(open)), clock_(clock) {}
+
+  // An evaluation is settled this long after its record. Until then, a pool that was opened earlier may lack episodes.
+  static constexpr std::chrono::seconds kSettled{10};
 
   // Answers
   absl::StatusOr<std::string> Answer(std::string_view target) override;
@@ -69,14 +75,18 @@ class RunIndex final : public Answers {
     std::shared_ptr<Rows> rows;
     ComparedRun run;
     std::string no_tasks;  // why the evaluation has no interval; empty = it has one, or there is no evaluation
+    bool settled = true;   // false = `run.tasks` may still grow
   };
   absl::StatusOr<Evaluated> EvaluatedOf(const IndexedRun& run);
+  // Reads the tasks of the evaluation that was recorded at `time` from the pool, and keeps them once they are settled.
+  void ReadTasks(const IndexedRun& run, double time, Evaluated& evaluated);
   // Returns the record of the run in `folder`, read to its current end.
   absl::StatusOr<std::shared_ptr<Rows>> RowsOf(const std::string& folder);
 
   const std::string folder_;
   const std::function<std::vector<IndexedRun>()> runs_;
   const std::function<absl::StatusOr<OpenedRun>(const std::string& folder)> open_;
+  const base::Clock& clock_;
   base::Mutex mu_;
   std::map<std::string, std::shared_ptr<Rows>> rows_ ABSL_GUARDED_BY(mu_);  // by folder
   // The tasks of the evaluation that was recorded at `time`, by run folder.

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/clock.h"
 #include "datapool/make_pool.h"
 
 namespace ingot::view {
@@ -56,11 +57,13 @@ class RunIndexTest : public ::testing::Test {
   }
 
   datapool::testing::TempDir dir_;
+  base::ManualClock clock_{std::chrono::seconds(1000)};
   std::vector<IndexedRun> runs_;
   std::vector<std::string> opened_;
   absl::StatusOr<std::shared_ptr<datapool::Client>> pool_ =
       std::shared_ptr(datapool::OpenPool(datapool::testing::QuickOptions(dir_.path() + "/pool")).value());
-  RunIndex index_{dir_.path(), [this] { return runs_; }, [this](const std::string& folder) { return Open(folder); }};
+  RunIndex index_{dir_.path(), [this] { return runs_; }, [this](const std::string& folder) { return Open(folder); },
+                  clock_};
 };
 
 TEST_F(RunIndexTest, ListsTheRunsWithTheirNewestFigures) {
@@ -124,10 +127,25 @@ TEST_F(RunIndexTest, AComparisonHasIntervalsOverTasksAndReadsAnEvaluationOnce) {
   const std::string compared = *Ask("/api/compared?run=six&first=four");
   EXPECT_THAT(compared, HasSubstr(R"("version":6,"evaluation":{"mean":1.0,"low":0.51)"));
   EXPECT_THAT(compared, HasSubstr(R"("difference":{"mean":0.5,"low":0.0,"high":1.0,"values":4})"));
+  EXPECT_THAT(compared, HasSubstr("\"settled\":true"));
   EXPECT_EQ(*Ask("/api/compared?run=six&first=four"), compared);
   EXPECT_THAT(opened_, testing::ElementsAre("six", "four"));
   EXPECT_THAT(*Ask("/api/compared?run=six&first=six"), HasSubstr("\"difference\":null"));
   EXPECT_THAT(*Ask("/api/compared?run=one"), HasSubstr(R"("evaluation":null)"));
+}
+
+// The pool that was opened before an evaluation ended has only some of its episodes.
+TEST_F(RunIndexTest, AnEvaluationThatHasJustEndedIsReadAgain) {
+  const int64_t now = clock_.UnixNanos() / 1'000'000'000;
+  Add("four", absl::StrCat("{\"step\":4,\"time\":", now, ",\"eval/reward_mean\":0.5,\"eval/version\":4}\n"));
+  StoreEvaluation(4, "a", 1);
+  EXPECT_THAT(*Ask("/api/compared?run=four"), HasSubstr("\"settled\":false"));
+  StoreEvaluation(4, "bb", 0);
+  EXPECT_THAT(*Ask("/api/compared?run=four"), HasSubstr("\"mean\":0.5"));
+  clock_.Advance(RunIndex::kSettled + std::chrono::seconds(1));
+  EXPECT_THAT(*Ask("/api/compared?run=four"), HasSubstr("\"settled\":true"));
+  StoreEvaluation(4, "ccc", 0);  // never read
+  EXPECT_THAT(*Ask("/api/compared?run=four"), HasSubstr("\"values\":2"));
 }
 
 TEST_F(RunIndexTest, AComparisonWithoutAPoolHasTheRecordedMeanAndTheReason) {

@@ -66,6 +66,7 @@ export interface IndexedRun {
 export interface Estimate { mean: number; low: number; high: number; values: number }  // values < 2 = no interval
 export interface Compared {
   steps: number; reward: Estimate; version: number; evaluation: Estimate | null; no_interval: string; difference: Estimate | null;
+  settled: boolean;  // false = the evaluation has just ended, and a later answer may have more tasks
 }
 export interface RunList { runs: IndexedRun[]; names: string[] }
 export interface Progress { steps: number[]; seconds: number[]; tokens: number[] }

@@ -70,10 +70,12 @@ export class RunsView implements View {
 
   // Requests the evaluations again if the drawn runs or their newest figures have changed. The first drawn run is the reference.
   private async compare(chosen: IndexedRun[]): Promise<void> {
+    const mine = this.round;
     const key = JSON.stringify(chosen.map((run) => [run.name, run.steps, run.reward, run.evaluated]));
     if (key === this.comparedKey) return;
     const rows = await Promise.all(chosen.map(async (run): Promise<[string, Compared]> => [run.name, await ask<Compared>("compared", { run: run.name, first: chosen[0].name })]));
-    this.comparedKey = key;
+    if (mine !== this.round) return;
+    this.comparedKey = rows.every(([, one]) => one.settled) ? key : "";
     refresh(this.evaluations, rows.length ? [h("h2", {}, "Rewards and evaluations"), comparedTable(rows)] : null);
   }
 
