@@ -37,6 +37,7 @@ def settings_of(text):
 class Run:
     def __init__(self):
         self.run, self.last_time, self.samples = None, 0, {}
+        self.next, self.kept = 0, None  # W&B's own step, and the file that keeps it for the next start
 
     def open(self, asked):
         if self.run is not None:
@@ -50,11 +51,22 @@ class Run:
             mode=mode, dir=asked["folder"], config=settings_of(asked["config"]),
             settings=self.wandb.Settings(console="off", x_disable_stats=True, silent=True))
         self.run.define_metric("*", step_metric="step")
+        self.kept = os.path.join(asked["folder"], "wandb", "ingot-step")
+        if os.path.exists(self.kept):  # offline, wandb does not know the steps of earlier starts
+            with open(self.kept, encoding="utf-8") as file:
+                self.next = int(file.read() or 0)
+        self.next = max(self.next, self.run.step)
+
+    def log(self, values):
+        self.run.log(values, step=self.next)
+        self.next += 1
+        with open(self.kept, "w", encoding="utf-8") as file:
+            file.write(str(self.next))
 
     def row(self, values, time):
         if time <= self.last_time:
             return  # sent again because its confirmation was late
-        self.run.log(values)
+        self.log(values)
         self.last_time = time
 
     def add(self, samples, group):
@@ -65,7 +77,7 @@ class Run:
         self.samples = {}
         if rows:
             table = self.wandb.Table(["version", "set", "task", "sample", "reward", "state", "detail"], rows)
-            self.run.log({"eval/samples": table, "step": step})
+            self.log({"eval/samples": table, "step": step})
 
     def end(self, code):
         if self.run is not None:

@@ -77,6 +77,8 @@ def case_record(ingot, folder, source):
     found = files(f"{folder}/live")
     ids = {record.run.run_id for path in found for record in records(path) if record.HasField("run")}
     check(len(found) == 2 and len(ids) == 1, f"{found} have the runs {ids}")
+    steps = [row["_step"] for path in found for row in rows_in(path)]
+    check(steps == sorted(set(steps)), f"W&B's own steps do not rise: {steps}")
     check_rows(rows_in(found[0]) + rows_in(found[1]), ingot.metrics("live"), "the live run of W&B")
     check(len(ingot.metrics("live")) > len(first), "the resumed run has no rows")
     config = {item.key: json.loads(item.value_json) for record in records(found[0]) for item in record.run.config.update}

@@ -47,7 +47,9 @@ class Table:
 class Run:
     def define_metric(self, name, step_metric):
         note(metric=name, by=step_metric)
-    def log(self, values):
+    step = 0
+    def log(self, values, step):
+        note(at=step)
         if plan("die") == str(values["step"]):
             os._exit(3)
         time.sleep(float(plan("slow") or 0))
@@ -136,6 +138,7 @@ TEST_F(WandbTest, AProcessThatDiesIsNamedAndStartedAgainInTheSameRun) {
   ASSERT_TRUE(wandb.Rows(std::vector<view::Row>{RowOf(0), RowOf(1)}).ok());
   ASSERT_EQ(Calls("\"init\"").size(), 2u);
   EXPECT_EQ(Calls("\"init\"")[0], Calls("\"init\"")[1]);
+  EXPECT_EQ(Calls("\"at\"").back(), "{\"at\": 2}") << "W&B's own steps rise over all starts";
 }
 
 TEST_F(WandbTest, WhatCannotStartIsNotStartedAgainAtOnce) {
