@@ -58,7 +58,7 @@ std::vector<int32_t> TakeFirst(std::span<const SpeculationPolicy::Survival> requ
 
 void StepCost::Add(double rows, double seconds) {
   if (!(seconds > 0)) return;
-  if (weight_ > 1) seconds = std::min(seconds, kMostSlow * Of(rows));
+  if (weight_ > 1) seconds = std::min(seconds, kMaxSlow * Of(rows));
   for (double* sum : {&weight_, &rows_, &seconds_, &rows2_, &rows_seconds_}) *sum *= kForgetting;
   weight_ += 1;
   rows_ += rows;

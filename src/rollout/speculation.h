@@ -17,7 +17,7 @@ namespace ingot::rollout {
 // steps in which older ones count less. The slope is pulled toward kPriorFixedRows until steps have differed enough.
 class StepCost {
  public:
-  // Adds a measured step. Ignores seconds <= 0. A step that takes much longer than expected counts as kMostSlow times
+  // Adds a measured step. Ignores seconds <= 0. A step that takes much longer than expected counts as kMaxSlow times
   // the expected time, because other programs on the machine slow down single steps.
   void Add(double rows, double seconds);
 
@@ -29,7 +29,7 @@ class StepCost {
  private:
   static constexpr double kForgetting = 0.995;  // weight of a step relative to the next one
   static constexpr double kPriorWeight = 2;     // steps
-  static constexpr double kMostSlow = 2;
+  static constexpr double kMaxSlow = 2;
 
   struct Line {
     double fixed = 0, per_row = 0;

@@ -68,7 +68,7 @@ int32_t TokenHistory::FindCandidates(std::span<const int32_t> tokens) {
   if (tokens.size() < min_match_ || ids_.empty()) return 0;
   auto longest = static_cast<int32_t>(min_match_);
   Position at = newest_[SlotOf(tokens)];
-  for (int step = 0; step < kMostSteps && Stored(at); ++step) {
+  for (int step = 0; step < kMaxSteps && Stored(at); ++step) {
     const int32_t length = MatchLength(at, tokens);
     if (length > longest) candidates_.clear();
     longest = std::max(longest, length);

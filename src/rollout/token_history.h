@@ -32,7 +32,7 @@ class TokenHistory {
   using Position = uint32_t;
 
   static constexpr int32_t kBetweenRecords = -1;
-  static constexpr int kMostSteps = 16;  // along a chain
+  static constexpr int kMaxSteps = 16;  // along a chain
 
   int32_t At(Position position) const { return ids_[position & mask_]; }
   bool Stored(Position position) const { return end_ - position - 1 < ids_.size(); }

@@ -21,7 +21,7 @@ namespace {
 using base::json::object;
 using base::json::value;
 
-constexpr size_t kMostMetrics = 32;
+constexpr size_t kMaxMetrics = 32;
 constexpr std::array kInputs{"logprobs", "rollout_logprobs", "advantages", "mask", "segments", "episodes"};
 
 // Positions in kInputs.
@@ -197,8 +197,8 @@ struct LossGraph::Body {
 absl::Status LossGraph::Body::AddNodes(const value& graph) {
   const value* list = base::Find(graph, "nodes");
   if (list == nullptr || !list->is_array()) return Fault("it has no nodes");
-  if (list->get_array().size() > kMostNodes) {
-    return Fault(absl::StrCat("it has ", list->get_array().size(), " nodes, more than ", kMostNodes));
+  if (list->get_array().size() > kMaxNodes) {
+    return Fault(absl::StrCat("it has ", list->get_array().size(), " nodes, more than ", kMaxNodes));
   }
   for (const value& json : list->get_array()) {
     OperationKind kind = OperationKind::kPerToken;
@@ -214,8 +214,8 @@ absl::Status LossGraph::Body::SetResults(const value& graph) {
   const value* result = base::Find(graph, "loss");
   INGOT_ASSIGN_OR_RETURN(loss, IndexOf(result == nullptr ? value() : *result, end()));
   const value* named = base::Find(graph, "metrics");
-  if (named == nullptr || !named->is_object() || named->get_object().size() > kMostMetrics) {
-    return Fault(absl::StrCat("its metrics must be an object with at most ", kMostMetrics, " fields"));
+  if (named == nullptr || !named->is_object() || named->get_object().size() > kMaxMetrics) {
+    return Fault(absl::StrCat("its metrics must be an object with at most ", kMaxMetrics, " fields"));
   }
   for (const auto& [name, index] : named->get_object()) {
     INGOT_ASSIGN_OR_RETURN(const size_t at, IndexOf(index, end()));

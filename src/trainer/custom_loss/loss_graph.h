@@ -31,7 +31,7 @@ struct LossInputs {
 
 class LossGraph {
  public:
-  static constexpr size_t kMostNodes = 10000;
+  static constexpr size_t kMaxNodes = 10000;
 
   // Returns INVALID_ARGUMENT if the JSON does not describe a graph, or names the node that has an operation outside
   // operations.h, an argument that the operation does not have, or a reference to itself or a later node.
