@@ -165,7 +165,8 @@ void CompareRound(uint64_t round, at::ScalarType dtype, Tally* tally) {
       tally->tokens += std::ssize(seen[i].ids);
     }
   }
-  for (const v1::DrafterStatus& drafter : engine->Status()->drafters()) {
+  const v1::EngineStatusResponse status = *engine->Status();
+  for (const v1::DrafterStatus& drafter : status.drafters()) {
     tally->drafted += drafter.drafted();
     tally->accepted += drafter.accepted();
   }
