@@ -70,7 +70,8 @@ TEST(Hammer, ConcurrentEpisodesStayWholeWhateverIsAborted) {
   // The record has the prompt that the engine got.
   std::map<std::string, std::vector<int32_t>> asked;
   for (const v1::GenerateRequest& request : world.engine->requests()) {
-    asked[request.request_id()] = {request.prompt_ids().begin(), request.prompt_ids().end()};
+    const auto end = request.prompt_ids().end() - request.first_index();  // without ids of a lost engine
+    asked[request.request_id()] = {request.prompt_ids().begin(), end};
   }
   std::set<std::string> seen;
   for (const v1::Call& call : world.pool.calls()) {

@@ -79,10 +79,11 @@ TEST(Answer, MakesARecordedCallOfEachChoice) {
 
 TEST(Answer, FailsAsAWholeAndRecordsTheSampledIds) {
   std::atomic<int> calls{0};
-  World world([&](const auto&) {
+  World world([&](const v1::GenerateRequest& request) {
     Script script = Say("some text");
-    script.hold = calls > 0;
-    if (calls++ == 0) script.error = absl::UnavailableError("gone");
+    const bool fails = calls++ == 0 || request.draft_ids_size() > 0;  // also where it is continued
+    script.hold = !fails;
+    if (fails) script.error = absl::UnavailableError("gone");
     return script;
   });
   const auto episode = world.Open();
