@@ -61,7 +61,7 @@ def import_torch():
 
 
 def user_line():
-    """Returns FILE:LINE of the innermost frame that is neither this program's nor a library's."""
+    """Returns FILE:LINE of the innermost frame that is neither this program's nor torch's."""
     frame = sys._getframe(1)
     folder = os.path.dirname(sys.modules["torch"].__file__)
     while frame is not None:
