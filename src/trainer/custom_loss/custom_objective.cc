@@ -161,13 +161,14 @@ absl::StatusOr<std::unique_ptr<Objective>> MakeCustomObjective(const TrainerOpti
     return absl::FailedPreconditionError(
         absl::StrCat("trainer.custom.function ", custom.function, " has not been traced"));
   }
-  return AtTorchEdge(absl::StrCat("trainer.custom.function ", custom.function),
-                     [&]() -> absl::StatusOr<std::unique_ptr<Objective>> {
-                       INGOT_ASSIGN_OR_RETURN(LossGraph graph, LossGraph::Parse(custom.graph));
-                       auto objective = std::make_unique<CustomObjective>(std::move(graph), custom);
-                       INGOT_RETURN_IF_ERROR(Try(*objective));
-                       return objective;
-                     });
+  const std::string name = absl::StrCat("trainer.custom.function ", custom.function);
+  return AtTorchEdge(name, [&]() -> absl::StatusOr<std::unique_ptr<Objective>> {
+    absl::StatusOr<LossGraph> graph = LossGraph::Parse(custom.graph);
+    if (!graph.ok()) return base::Annotate(graph.status(), name);
+    auto objective = std::make_unique<CustomObjective>(*std::move(graph), custom);
+    INGOT_RETURN_IF_ERROR(base::Annotate(Try(*objective), name));
+    return objective;
+  });
 }
 
 }  // namespace ingot::trainer
