@@ -27,7 +27,8 @@ export async function runs(session) {
   }
   await page.locator("input[data-run=second]").uncheck();
   await page.waitForSelector("p:has-text('The configurations of the drawn runs are the same')");
-  check((await legend()) === "trained tokens,first", `the legend after one run was unchecked is ${await legend()}`);
+  // The curves arrive after the list.
+  await page.waitForFunction(() => [...document.querySelector(".chart").querySelectorAll(".u-legend .u-label")].map((one) => one.textContent).join() === "trained tokens,first");
   await page.locator("input[data-run=second]").check();
   await ownPage(session);
 }

@@ -57,11 +57,12 @@ async function update(): Promise<void> {
       index = true;
       return route();
     }
-    document.getElementById("name")!.textContent = run.name;
+    const name = address.run || run.name;  // a copy of a run's folder has the name of the original in its configuration
+    document.getElementById("name")!.textContent = name;
     const absent = view.episodes ? run.no_pool : undefined;
     if (!absent && (!drawn || view.follows !== false)) await view.update(run);
     if (mine !== round) return;
-    document.title = `${view.title} · ${run.name}`;
+    document.title = `${view.title} · ${name}`;
     drawn = !absent;
     failures = 0;
     say(describeRun(run));
