@@ -126,7 +126,7 @@ absl::Status WriteInitFiles(const std::string& folder, InitReward reward) {
 
 std::string InitHint(const std::string& folder, const std::string& program) {
   const std::string shown = base::Printable(folder.starts_with('-') ? "./" + folder : folder);
-  const std::string file = (fs::path(shown) / "run.yaml").lexically_normal().string();
+  const std::string file = shown == "." ? "run.yaml" : (fs::path(shown) / "run.yaml").string();
   return absl::StrCat(shown, " holds a small run: ", Quoted(base::Printable(program)), " train ", Quoted(file), "\n");
 }
 
