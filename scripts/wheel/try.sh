@@ -18,11 +18,10 @@ start=$SECONDS
 case ${INSTALLER:-pip} in
   pip) env/bin/pip install --quiet --no-deps "${torch[@]}" "$wheels"/ingot_rl-*.whl ;;
   uv) env/bin/pip install --quiet uv && env/bin/uv pip install --quiet --python env/bin/python --no-deps "${torch[@]}" "$wheels"/ingot_rl-*.whl ;;
-  pipx) # which makes the environment itself
+  pipx) # makes its own environment, and reads the metadata of every requirement: all of torch, 3 GB
     env/bin/pip install --quiet pipx
     export PIPX_HOME=$folder/pipx PIPX_BIN_DIR=$folder/pipx-bin
-    env/bin/pipx install --quiet --pip-args=--no-deps "$wheels"/ingot_rl-*.whl
-    env/bin/pipx runpip ingot-rl install --quiet --no-deps "${torch[@]}" ;;
+    env/bin/pipx install --quiet "$wheels"/ingot_rl-*.whl ;;
   *) echo "INSTALLER is $INSTALLER: pip, uv, or pipx" >&2 && exit 2 ;;
 esac
 installed=$((SECONDS - start))
