@@ -309,9 +309,10 @@ def rejected_on_a_full_disk(binary, commands, folder):
 
 
 def case_reports(binary, _, folder):
+    run([binary, "init", "trial"], folder)
     for place, more in (("one", []), ("two", ["rewards.terms=[{kind: outcome}, {kind: length, weight: 0.1}]"])):
-        run([binary, "init", f"{place}/trial"], folder)
-        run([binary, "train", "run.yaml", *TINY, "scheduler.total_steps=1", "http.dashboard=false", *more], f"{folder}/{place}/trial")
+        root = f"run.root={place}/trial/runs"
+        run([binary, "train", "trial/run.yaml", *TINY, "scheduler.total_steps=1", "http.dashboard=false", root, *more], folder)
     one, two = "one/trial/runs/trial", "two/trial/runs/trial"
     rejected_on_a_full_disk(binary, [["inspect", one, "--json"], ["inspect", one, "--journal"], ["inspect", one], ["compare", one, two]], folder)
     listed = {}
