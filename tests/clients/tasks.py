@@ -470,6 +470,18 @@ def domains_choose(runs):
     return "" if counts == {"python": 2, "shell": 6, "coder": 8} else f"episodes by scaffold: {counts}"
 
 
+@case
+def coding(runs):
+    """mini-swe-agent makes the fixes of a scripted model, and hidden tests give each a reward of 1."""
+    folder = SOURCE / "examples" / "coding"
+    for copy in folder.glob("tasks/*/environment/*.py"):
+        if copy.read_bytes() != (folder / "app" / copy.name).read_bytes():
+            return f"{copy} differs from app/{copy.name}"
+    code, output = sh([runs.binary, "collect", str(folder / "run.yaml"), "--script", str(folder / "script.jsonl"), "--samples", "1",
+                       *runs.settings({})], cwd=SOURCE, timeout=900, env=runs.environment(runs.packages.python("mini")))
+    return "" if code == 0 and "2 episodes, 0 failed, mean outcome 1.0000" in output else output
+
+
 CLOCK = '[{name: clock, command: ["mcp-server-time", "--local-timezone", "Europe/Berlin"]}]\n'
 
 
