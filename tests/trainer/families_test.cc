@@ -136,7 +136,8 @@ class Families : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(, Families,
                          ::testing::Values("llama", "mistral", "gemma2", "gemma3_text", "qwen3_moe", "glm4_moe",
                                            "minimax_m2", "gpt_oss", "deepseek_v3", "qwen3_next", "lora", "lora_experts",
-                                           "lora_latent", "lora_hybrid"));
+                                           "lora_latent", "lora_hybrid"),
+                         [](const auto& info) { return std::string(info.param); });
 
 TEST_P(Families, MergedTreesAreTheEnginesToTheBit) {
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
