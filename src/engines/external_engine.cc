@@ -17,8 +17,6 @@ constexpr milliseconds kReadyPoll{100};
 
 double Millis(nanoseconds time) { return std::chrono::duration<double, std::milli>(time).count(); }
 
-absl::Status ShuttingDown() { return absl::UnavailableError("the rollout engine is shutting down"); }
-
 absl::Status GivenUp(const v1::Manifest& target) {
   return absl::CancelledError(
       absl::StrCat("the sender gave up the update to version ", target.version(), " before it was applied"));
@@ -27,6 +25,8 @@ absl::Status GivenUp(const v1::Manifest& target) {
 int Connections(const rollout::EngineOptions& options) { return options.max_running + options.max_waiting + 8; }
 
 }  // namespace
+
+absl::Status ExternalEngine::ShuttingDown() { return absl::UnavailableError("the rollout engine is shutting down"); }
 
 absl::StatusOr<std::unique_ptr<ExternalEngine>> ExternalEngine::Create(const rollout::EngineOptions& options,
                                                                        const ExternalOptions& external, Parts parts) {

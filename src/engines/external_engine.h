@@ -120,6 +120,7 @@ class ExternalEngine final : public rollout::ServedEngine {
   };
 
   ExternalEngine(const rollout::EngineOptions& options, const ExternalOptions& external, Parts parts);
+  static absl::Status ShuttingDown();
 
   // --- requests (external_requests.cc) ---
   ExternalCall::Engine CallsEngine();

@@ -14,8 +14,6 @@ using std::chrono::seconds;
 
 constexpr nanoseconds kAbortTimeout = seconds(30);
 
-absl::Status ShuttingDown() { return absl::UnavailableError("the rollout engine is shutting down"); }
-
 }  // namespace
 
 class ExternalEngine::Handle final : public Client::Request {

@@ -7,7 +7,7 @@
 namespace ingot::http {
 namespace {
 
-constexpr int kLongestPollMs = 1000;
+constexpr int kStreamPollMs = 1000;
 
 }  // namespace
 
@@ -66,7 +66,7 @@ void Streams::Run() {
     int running = 0;
     curl_multi_perform(multi_->handle.get(), &running);
     Settle();
-    curl_multi_poll(multi_->handle.get(), nullptr, 0, kLongestPollMs, nullptr);
+    curl_multi_poll(multi_->handle.get(), nullptr, 0, kStreamPollMs, nullptr);
   }
   while (!open_.empty()) End(open_.begin()->first, absl::CancelledError("the client is shutting down"));
 }
