@@ -219,19 +219,20 @@ class Http:
 # ---------------------------------------------------------------- the agent
 
 
-def chat(http, request):
-    """One completion; the assistant's message."""
+def complete(http, request):
+    """One completion: the reply, whose first choice has a message."""
     headers = {"Content-Type": "application/json", "Authorization": "Bearer " + env.get("OPENAI_API_KEY", "")}
     body = dumps(request).encode()
     for attempt in range(1, ATTEMPTS + 1):
         status, reply_headers, reply = http.post("/chat/completions", headers, body)
         if status == 200:
             try:
-                message = loads(reply.decode())["choices"][0]["message"]
+                completion = loads(reply.decode())
+                message = completion["choices"][0]["message"]
             except (ValueError, KeyError, IndexError, TypeError):
                 raise Failure(f"the server's reply is not a chat completion: {reply[:300]!r}") from None
             if isinstance(message, dict):
-                return message
+                return completion
             raise Failure("the server's reply has no message")
         if status not in (429, 503) or attempt == ATTEMPTS:
             raise Failure(f"the server answered {status}: {reply[:300].decode('utf-8', 'replace')}")
@@ -241,6 +242,11 @@ def chat(http, request):
             sleep(min(float(reply_headers.get("retry-after", 1)), 10))
         except ValueError:
             sleep(1)
+
+
+def chat(http, request):
+    """One completion; the assistant's message."""
+    return complete(http, request)["choices"][0]["message"]
 
 
 def call_tool(tables, call):

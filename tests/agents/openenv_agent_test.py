@@ -2,7 +2,6 @@
 """The shipped OpenEnv agent against servers in this process: openenv_agent_test.py AGENT."""
 import base64
 import hashlib
-import http.server
 import json
 import pathlib
 import socket
@@ -12,35 +11,10 @@ import sys
 import tempfile
 import threading
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from scripted_model import Model, check  # noqa: E402
+
 TEXT, CONTINUED, CLOSE, PING, PONG = 1, 0, 8, 9, 10
-
-
-def check(truth, what):
-    if not truth:
-        sys.exit(f"openenv_agent: FAILED: {what}")
-
-
-class Model:
-    """An OpenAI server that answers request N with message N and keeps the requests."""
-
-    def __init__(self, messages):
-        self.requests = []
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(inner):
-                self.requests.append(json.loads(inner.rfile.read(int(inner.headers["content-length"]))))
-                body = json.dumps({"choices": [{"message": messages[len(self.requests) - 1]}]}).encode()
-                inner.send_response(200)
-                inner.send_header("content-length", str(len(body)))
-                inner.end_headers()
-                inner.wfile.write(body)
-
-            def log_message(inner, *_):
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        self.url = f"http://127.0.0.1:{self.server.server_port}/v1"
 
 
 class Environment:

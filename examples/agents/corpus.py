@@ -1,0 +1,100 @@
+"""A corpus of chunks in SQLite: full-text search by BM25, patterns, and whole documents. Only the standard library.
+
+Corpus.of({ID: TEXT}) indexes chunks in memory. Corpus.open(FILE) reads a file that corpus.py made:
+
+    corpus.py CHUNKS.jsonl FILE         lines {"id": ID, "document": ID, "text": TEXT}
+"""
+import json
+import signal
+import sqlite3
+import sys
+
+TABLE = "CREATE VIRTUAL TABLE chunks USING fts5(id UNINDEXED, document UNINDEXED, text, tokenize='porter unicode61')"
+PATTERN_S = 2  # longest search by a pattern
+
+
+class BadCorpus(Exception):
+    """The corpus cannot be read."""
+
+
+class SlowPattern(Exception):
+    """A pattern took too long."""
+
+
+def quoted(query):
+    """A query as a disjunction of its words, without FTS5's operators."""
+    return " OR ".join('"' + word.replace('"', '""') + '"' for word in query.split())
+
+
+class Corpus:
+    """Chunks are (id, text). A chunk's document is what its id says before "#", unless the corpus names another."""
+
+    def __init__(self, database):
+        self.database = database
+
+    @classmethod
+    def of(cls, chunks):
+        corpus = cls(sqlite3.connect(":memory:"))
+        corpus.add((id, id.partition("#")[0], text) for id, text in chunks.items())
+        return corpus
+
+    @classmethod
+    def open(cls, path):
+        try:
+            corpus = cls(sqlite3.connect(f"file:{path}?mode=ro", uri=True))
+            corpus.database.execute("SELECT id, document FROM chunks WHERE chunks MATCH 'a' LIMIT 1").fetchall()
+        except sqlite3.Error as error:
+            raise BadCorpus(f"{path} is not an indexed corpus ({error}): make one with corpus.py CHUNKS.jsonl {path}") from None
+        return corpus
+
+    def add(self, rows):
+        self.database.execute(TABLE)
+        self.database.executemany("INSERT INTO chunks (id, document, text) VALUES (?, ?, ?)", rows)
+        self.database.commit()
+
+    def search(self, query, limit=50):
+        """The chunks with any word of the query, the best first."""
+        if not query.split():
+            return []
+        return self.database.execute("SELECT id, text FROM chunks WHERE chunks MATCH ? ORDER BY bm25(chunks), rowid LIMIT ?",
+                                     (quoted(query), limit)).fetchall()
+
+    def grep(self, pattern, limit=50):
+        """The chunks with a match of a regular expression, in the corpus's order. Fails for one that is invalid or slow."""
+        import re
+
+        expression = re.compile(pattern)
+        found = []
+        signal.signal(signal.SIGALRM, raise_slow)
+        signal.setitimer(signal.ITIMER_REAL, PATTERN_S)
+        try:
+            for id, text in self.database.execute("SELECT id, text FROM chunks ORDER BY rowid"):
+                if expression.search(text):
+                    found.append((id, text))
+                if len(found) == limit:
+                    break
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        return found
+
+    def document(self, id):
+        return self.database.execute("SELECT id, text FROM chunks WHERE document = ? ORDER BY rowid", (id,)).fetchall()
+
+
+def raise_slow(*_):
+    raise SlowPattern()
+
+
+def main(argv):
+    if len(argv) != 3:
+        print("usage: corpus.py CHUNKS.jsonl FILE", file=sys.stderr)
+        return 2
+    with open(argv[1], encoding="utf-8") as file:
+        chunks = [json.loads(line) for line in file if line.strip()]
+    Corpus(sqlite3.connect(argv[2])).add(
+        (chunk["id"], chunk.get("document") or chunk["id"].partition("#")[0], chunk["text"]) for chunk in chunks)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""Makes the family "hunt": train.jsonl, easy.jsonl, eval.jsonl, and sft.jsonl in --out. Same arguments, same bytes.
+
+    user       find k
+    assistant  calls search_corpus({"query": "k"})
+    tool       [C] k q \\n [F] k>m \\n ...      6 chunks; the one with ">" names the next word
+    assistant  calls search_corpus({"query": "m"})
+    tool       [A] m>p \\n [B] m s \\n ...
+    assistant  calls search_corpus({"query": "p"})
+    tool       [D] p j \\n [E] p>c \\n ...
+    assistant  F A E                          the 3 relevant of 24 chunks; the last one holds the answer
+
+examples/agents/pruner.py searches. The reward term `retrieval` gives 2 for this answer, and under 0.6 for one search with any
+answer, because the second search's word stands only in a chunk of the first. The conversations of the warm start search three
+times in one of CHOICES episodes and stop after one or two searches in the others. easy.jsonl has one relevant chunk.
+"""
+import pathlib
+import sys
+
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1]), str(pathlib.Path(__file__).resolve().parents[2] / "agents")]
+import family  # noqa: E402
+import pruner  # noqa: E402
+from corpus import Corpus  # noqa: E402
+
+HOPS, PAGE, IDS = 3, 6, "ABCDEFGHIJKLMNOPQRSTUVWX"
+SETTINGS = {"context": 4096, "search_tokens": 2048, "reserve": 256, "page": PAGE}
+
+
+def task(rng, name, easy):
+    hops = 1 if easy else HOPS
+    keys = family.sample(rng, family.KEYS, hops)
+    others = [key for key in family.KEYS if key not in keys]
+    chain = [f"{key}>{last}" for key, last in zip(keys, keys[1:] + [family.pick(rng, family.LETTERS)])]
+    texts = chain + [f"{key} {family.pick(rng, others)}" for key in keys for _ in range(PAGE - 1)]
+    texts += [f"{family.pick(rng, others)} {family.pick(rng, others)}" for _ in range(len(IDS) - len(texts))]
+    order = family.sample(rng, range(len(texts)), len(texts))
+    ids = {text: IDS[order.index(i)] for i, text in enumerate(chain)}
+    relevant = [ids[text] for text in chain]
+    return {"task_id": name, "question": f"find {keys[0]}", "chunks": {IDS[place]: texts[i] for place, i in enumerate(order)},
+            "relevant_ids": relevant, "answer_ids": relevant[-1:]}
+
+
+def conversations(rng, i):
+    made = task(rng, "", False)
+    searches = [3, 1, 2, 1][i % family.CHOICES]
+    context = pruner.Context({**SETTINGS, "question": made["question"]})
+    context.tokens_per_byte = 1  # the model reads bytes
+    searcher = pruner.Searcher(SETTINGS, Corpus.of(made["chunks"]), context)
+    query = made["question"].split()[-1]
+    for turn in range(searches):
+        reply = family.calls(("search_corpus", {"query": query}))
+        context.add_reply(reply, None)
+        context.add_result("call_0", *searcher.carry_out(reply["tool_calls"][0]))
+        query = made["chunks"][made["relevant_ids"][turn]][-1]
+    return [{"messages": context.messages + [family.answer(" ".join(made["relevant_ids"][:searches]))], "tools": pruner.TOOLS}]
+
+
+if __name__ == "__main__":
+    family.main(__doc__.splitlines()[0], task, conversations)

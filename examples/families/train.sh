@@ -1,0 +1,26 @@
+#!/bin/sh
+# Trains a family: makes its data, trains the warm start, checks that greedy decoding solves the easy tasks, and starts the run.
+#
+#   examples/families/train.sh NAME [KEY=VALUE...]        NAME: vault, ledger, errands, or hunt
+#   INGOT=build/release/ingot                             the binary
+#   EASY=0.9                                              least reward on the easy tasks
+#
+# A warm start in runs/NAME-warm is used again if its checkpoint is newer than its data and configuration.
+set -eu
+name=$1
+shift
+ingot=${INGOT:-build/release/ingot}
+data=build/families/$name
+folder=examples/families/$name
+warm=runs/$name-warm/checkpoints/step-00000000
+
+[ -s "$data/sft.jsonl" ] || python3 "$folder/generate.py" --out "$data"
+if [ ! "$warm/model.safetensors" -nt "$data/sft.jsonl" ] || [ ! "$warm/model.safetensors" -nt "$folder/run.yaml" ]; then
+  "$ingot" train "$folder/run.yaml" "run.name=$name-warm" data.tasks= eval.tasks= "goal.last_steps=0" "goal.first_steps=0"
+fi
+"$ingot" eval "$warm" "$folder/run.yaml" "run.name=$name-easy" "eval.tasks=$data/easy.jsonl" gateway.eval_sampling.temperature=0
+python3 -c 'import json, sys
+reward, least = json.load(open(sys.argv[1]))["eval/reward_mean"], float(sys.argv[2])
+sys.exit(f"the warm start earns {reward:.2f} on the easy tasks, wanted {least}: train it longer (sft.max_steps)" if reward < least else 0)
+' "runs/$name-easy-eval/step-00000000/evaluation.json" "${EASY:-0.9}"
+"$ingot" train "$folder/run.yaml" "model.path=$warm" data.sft= sft.max_steps=0 "$@"
