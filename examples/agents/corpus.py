@@ -85,14 +85,28 @@ def raise_slow(*_):
     raise SlowPattern()
 
 
+def rows_of(path):
+    """The lines of a file of chunks, as rows."""
+    rows = []
+    with open(path, encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                chunk = json.loads(line)
+                rows.append((chunk["id"], chunk.get("document") or chunk["id"].partition("#")[0], chunk["text"]))
+            except (ValueError, KeyError, TypeError, AttributeError):
+                raise BadCorpus(f"{path}, line {number} is not an object with the texts 'id' and 'text'") from None
+    return rows
+
+
 def main(argv):
     if len(argv) != 3:
         print("usage: corpus.py CHUNKS.jsonl FILE", file=sys.stderr)
         return 2
-    with open(argv[1], encoding="utf-8") as file:
-        chunks = [json.loads(line) for line in file if line.strip()]
-    Corpus(sqlite3.connect(argv[2])).add(
-        (chunk["id"], chunk.get("document") or chunk["id"].partition("#")[0], chunk["text"]) for chunk in chunks)
+    try:
+        Corpus(sqlite3.connect(argv[2])).add(rows_of(argv[1]))
+    except (OSError, BadCorpus, sqlite3.Error) as mistake:
+        print(f"corpus: {argv[2]}: {mistake}", file=sys.stderr)
+        return 2
     return 0
 
 

@@ -93,8 +93,12 @@ def carry_out(call, tools):
     return {"role": "tool", "tool_call_id": identity if isinstance(identity, str) else "", "content": result}
 
 
-def read_task(path, fields):
-    """The task's file as a dictionary. `fields` maps each required field to its type."""
+NUMBER = (int, float)
+TOOLS = {"system": str, "tools": list, "tables": dict, "max_turns": int, "max_tokens": int}  # optional fields of most agents
+
+
+def read_task(path, fields, optional):
+    """The task's file as a dictionary. `fields` maps each required field to its type, and `optional` each other field."""
     try:
         with open(path, encoding="utf-8") as file:
             task = loads(file.read())
@@ -102,19 +106,19 @@ def read_task(path, fields):
         raise Mistake(f"{path}: {mistake}") from None
     if not isinstance(task, dict):
         raise Mistake(f"{path}: a task is a JSON object")
-    for name, kind in fields.items():
-        if not isinstance(task.get(name), kind):
+    for name, kind in {**optional, **fields}.items():
+        if (name in fields or name in task) and not isinstance(task.get(name), kind):
             raise Mistake(f"{path}: the field '{name}' is missing or has the wrong type")
     return task
 
 
-def main(argv, name, fields, play):
+def main(argv, name, play, fields, **optional):
     """Runs an agent: exit code 0, 1 if a server failed, 2 for a mistake in how it was called."""
     if len(argv) != 2:
         print(f"usage: {name}.py TASK.json", file=sys.stderr)
         return 2
     try:
-        answer = play(read_task(argv[1], fields))
+        answer = play(read_task(argv[1], fields, optional))
     except Mistake as mistake:
         print(f"{name}: {mistake}", file=sys.stderr)
         return 2

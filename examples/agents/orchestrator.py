@@ -190,4 +190,5 @@ def play(task):
 
 
 if __name__ == "__main__":
-    sys.exit(harness.main(sys.argv, "orchestrator", {"prompt": str}, play))
+    sys.exit(harness.main(sys.argv, "orchestrator", play, {"prompt": str}, system=str, sub_agent=dict, budget=int, max_turns=int,
+                          max_agents=int, max_tokens=int))

@@ -212,4 +212,5 @@ def play(task):
 
 
 if __name__ == "__main__":
-    sys.exit(harness.main(sys.argv, "pruner", {"question": str}, play))
+    sys.exit(harness.main(sys.argv, "pruner", play, {"question": str}, system=str, context=int, soft=harness.NUMBER, hard=harness.NUMBER,
+                          page=int, search_tokens=int, reserve=int, max_turns=int, max_tokens=int))

@@ -72,7 +72,10 @@ class Tools:
 def first_observation(tools, task):
     import openenv_agent
 
-    return openenv_agent.observed(tools.environment.environment.ask("reset", task.get("reset") or {}))
+    try:
+        return openenv_agent.observed(tools.environment.environment.ask("reset", task.get("reset") or {}))
+    except openenv_agent.Refused as refusal:
+        raise harness.Failure(f"the environment rejected the reset: {refusal}") from None
 
 
 def converse(task, tools):
@@ -107,4 +110,4 @@ def play(task):
 
 
 if __name__ == "__main__":
-    sys.exit(harness.main(sys.argv, "react", {"prompt": str}, play))
+    sys.exit(harness.main(sys.argv, "react", play, {"prompt": str}, mcp=dict, environment=str, reset=dict, history=list, **harness.TOOLS))

@@ -81,4 +81,5 @@ def play(task):
 
 
 if __name__ == "__main__":
-    sys.exit(harness.main(sys.argv, "summarizer", {"prompt": str}, play))
+    sys.exit(harness.main(sys.argv, "summarizer", play, {"prompt": str}, trigger=int, summary_prompt=str, summary_max=int,
+                          max_summaries=int, answer_file=str, **harness.TOOLS))

@@ -53,4 +53,4 @@ def play(task):
 
 
 if __name__ == "__main__":
-    sys.exit(harness.main(sys.argv, "truncator", {"prompt": str}, play))
+    sys.exit(harness.main(sys.argv, "truncator", play, {"prompt": str}, limit=int, keep=int, history=list, **harness.TOOLS))

@@ -16,11 +16,12 @@ warm=runs/$name-warm/checkpoints/step-00000000
 
 [ -s "$data/sft.jsonl" ] || python3 "$folder/generate.py" --out "$data"
 if [ ! "$warm/model.safetensors" -nt "$data/sft.jsonl" ] || [ ! "$warm/model.safetensors" -nt "$folder/run.yaml" ]; then
-  "$ingot" train "$folder/run.yaml" "run.name=$name-warm" data.tasks= eval.tasks= "goal.last_steps=0" "goal.first_steps=0"
+  "$ingot" train "$folder/run.yaml" "run.name=$name-warm" http.port=0 data.tasks= eval.tasks= goal.first_steps=0 goal.last_steps=0
 fi
-"$ingot" eval "$warm" "$folder/run.yaml" "run.name=$name-easy" "eval.tasks=$data/easy.jsonl" gateway.eval_sampling.temperature=0
+"$ingot" eval "$warm" "$folder/run.yaml" "run.name=$name-easy" http.port=0 "eval.tasks=$data/easy.jsonl" gateway.eval_sampling.temperature=0
 python3 -c 'import json, sys
-reward, least = json.load(open(sys.argv[1]))["eval/reward_mean"], float(sys.argv[2])
+row, least = json.load(open(sys.argv[1])), float(sys.argv[2])
+reward = row.get("eval/graded_mean", row["eval/reward_mean"])
 sys.exit(f"the warm start earns {reward:.2f} on the easy tasks, wanted {least}: train it longer (sft.max_steps)" if reward < least else 0)
 ' "runs/$name-easy-eval/step-00000000/evaluation.json" "${EASY:-0.9}"
-"$ingot" train "$folder/run.yaml" "model.path=$warm" data.sft= sft.max_steps=0 "$@"
+"$ingot" train "$folder/run.yaml" "model.path=$warm" data.sft= sft.max_steps=0 http.port=0 "$@"

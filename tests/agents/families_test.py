@@ -13,7 +13,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from scripted_model import check  # noqa: E402
+from scripted_model import check, run, say  # noqa: E402
 
 EXAMPLES = pathlib.Path(sys.argv[1]).resolve()
 sys.path[:0] = [str(EXAMPLES / "families"), str(EXAMPLES / "agents")]
@@ -50,9 +50,10 @@ def case_vault():
 
     def walk(task, prunes):
         """The answer of a policy that prunes a full view with probability `prunes` and else guesses."""
-        vault, turn, result = agent.Vault(task["rooms"], generate.CAPACITY, True), ("open", task["start"]), ""
+        vault, messages = agent.Vault(task["rooms"], generate.CAPACITY, True), agent.Messages(task)
+        turn, result = f"open {task['start']}", ""
         while turn:
-            result = vault.tools[turn[0]]({"key": turn[1]})
+            result = agent.step(vault, messages, turn)
             turn = generate.next_turn(result, rng.random() < prunes)
         return family.pick(rng, family.LETTERS) if result.startswith("full") else result.split()[-1]
 
@@ -186,6 +187,38 @@ def case_hunt():
     within("three searches, all returned", (play(task, 3, everything) for task in few), 1.7, 1.9)
     within("three searches, all returned, last beta", (play(task, 3, everything, 2) for task in few), 1.5, 1.75)
     within("three searches, the right ones", (play(task, 3, chain) for task in few), 2, 2.0001)
+
+
+VAULT = {"start": "i", "capacity": 2, "rooms": {"i": "1 nx j", "j": "2 nx k", "k": "3 an c"}, "answer": "c"}
+
+
+def case_vault_agent():
+    agent = EXAMPLES / "families/vault/agent.py"
+    done, model = run(agent, [say(text) for text in ("open i", "open j", "open k", "prune i", "open k", "c ")], VAULT)
+    check(json.loads(done.stdout) == {"reward": 1, "signals": {"vault/prunes": 1, "vault/refusals": 1, "vault/turns": 6,
+                                                              "vault/prunes_per_refusal": 1}}, done)
+    check(model.requests[3]["messages"][-1]["content"] == "full i", model.requests[3])
+    view = [message["content"] for message in model.requests[4]["messages"]]
+    check(view == ["go i", "open j", "2 nx k", "prune i", "ok nx k"], f"the pruned room and the refused turn leave: {view}")
+
+    done, model = run(agent, [say(text) for text in ("prune i", "open z", "open i", "open i", "a")], {**VAULT, "prune": False})
+    results = [message["content"] for message in model.requests[-1]["messages"]][2::2]
+    check(results == ["error: no such command", "error: no such room", "1 nx j", "error: open already"], results)
+    check(model.requests[0]["messages"][0]["content"] == "no prune, go i" and json.loads(done.stdout)["reward"] == 0, done)
+    done, _ = run(agent, lambda *_: say("prune i"), {**VAULT, "max_turns": 3})
+    check(json.loads(done.stdout)["reward"] == 0, "an agent that never answers earns nothing")
+
+
+def case_ledger_agent():
+    agent, task = EXAMPLES / "families/ledger/agent.py", {"pages": ["i=a J=b", "k=c L=d"], "question": "J", "answer": "b"}
+    done, model = run(agent, [say("J=b i=a x=a y=a z=a"), say("J=b"), say("b")], task)
+    check([request["messages"][0]["content"] for request in model.requests]
+          == ["i=a J=b", "J=b i=a x=a y=a\nk=c L=d", "J=b\nask J"], model.requests)
+    check(json.loads(done.stdout) == {"reward": 1, "signals": {"ledger/marked_kept": 0.5, "ledger/summaries": 2,
+                                                              "ledger/empty_summaries": 0}}, done)
+    done, model = run(agent, [say(""), say(""), say("x")], task)
+    check(model.requests[2]["messages"][0]["content"] == "ask J", "an empty summary leaves the question alone")
+    check(json.loads(done.stdout)["signals"]["ledger/empty_summaries"] == 2, done)
 
 
 def case_files():

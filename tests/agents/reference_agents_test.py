@@ -34,6 +34,7 @@ def case_calls():
         mistaken(run(agent, [], "{}")[0], f"'{field}' is missing")
         mistaken(run(agent, [], "no JSON")[0], "task.json")
         mistaken(run(agent, [], "[]")[0], "a task is a JSON object")
+        mistaken(run(agent, [], {field: "x", "max_turns": "3"})[0], "'max_turns' is missing or has the wrong type")
         failed(run(agent, [400], {field: "x", "chunks": {}})[0], "answered 400")
         failed(run(agent, [], {field: "x", "chunks": {}}, OPENAI_BASE_URL="nonsense")[0], "OPENAI_BASE_URL is 'nonsense'")
 
@@ -116,6 +117,11 @@ def case_corpus_file():
         subprocess.run(["/usr/bin/python3", "-I", "-S", str(AGENTS / "corpus.py"), str(chunks), path], check=True)
         done, model = run(AGENTS / "pruner.py", [call(("search_corpus", {"query": "hen"})), say("d3#0")],
                           {"question": "q", "corpus": path})
+        again = subprocess.run(["/usr/bin/python3", "-I", "-S", str(AGENTS / "corpus.py"), str(chunks), path], capture_output=True, text=True)
+        check(again.returncode == 2 and "already exists" in again.stderr, again)
+        chunks.write_text('{"id": "a", "text": "b"}\n{"id": 3}\n')
+        bad = subprocess.run(["/usr/bin/python3", "-I", "-S", str(AGENTS / "corpus.py"), str(chunks), path + "2"], capture_output=True, text=True)
+        check(bad.returncode == 2 and "line 2 is not an object" in bad.stderr, bad)
         check(done.stdout == '["d3#0"]\n' and "[d3#0]" in model.results(1)[0], f"the index stems words: {done}")
 
 
@@ -206,6 +212,9 @@ def case_orchestrator_failures():
     check(post["facts"]["stages"][0] == {"main": 1, "sub": [0, 1, 2, 2]}, post)
     results = [m["content"] for m in model.requests[-1]["messages"] if m["role"] == "tool"]
     check("answered 400" in results[0] and "an empty answer" in results[1], results)
+
+    done, model = orchestrate([assign(("a", "k"), ("b", "k")), assign(("a", "fail")), say("kc")], create_on_assign=True)
+    check(posted(model)["signals"]["subagents/finished"] == 1, f"a sub-agent that fails later has not finished: {model.posts}")
 
     never = {**LOOKUP, "max_turns": 1}
     done, model = orchestrate([assign(("a", "k")), say("kc")], create_on_assign=True, sub_agent=never)
@@ -312,6 +321,8 @@ def case_react_environment():
     check(json.loads(done.stdout) == {"reward": 0.75, "signals": {"openenv/steps": 2, "openenv/errors": 0}}, done)
     check([asked["data"] for asked in environment.asked] == [{"seed": 3}, {"to": 1}, {"to": 2}], environment.asked)
     check(model.requests[0]["messages"][0]["content"] == 'Play.\n{"seen": "start"}', model.requests[0])
+    refusing = Environment([{"type": "error", "data": {"message": "no seed"}}])
+    failed(run(AGENTS / "react.py", [], {"prompt": "Play.", "environment": refusing.url})[0], "rejected the reset")
 
 
 def main():

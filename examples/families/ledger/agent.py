@@ -46,4 +46,4 @@ def play(task):
 
 
 if __name__ == "__main__":
-    sys.exit(harness.main(sys.argv, "ledger", {"pages": list, "question": str, "answer": str}, play))
+    sys.exit(harness.main(sys.argv, "ledger", play, {"pages": list, "question": str, "answer": str}))
