@@ -6,11 +6,12 @@
     user       48 nx k                         noise, then the next room or, in the last room, "an LETTER"
     ...                                       a chain of 2 to 6 rooms
     user       full u                         the view holds 3 rooms; u is the oldest
-    assistant  prune u                        or gives up, and guesses a letter
+    assistant  prune u                        or gives up, with "?"
     user       ok nx p                         the room that was refused
 
-The conversations of the warm start prune in one of CHOICES full views and guess in the others, so imitating them scores 0.53
+The conversations of the warm start prune in one of CHOICES full views and give up in the others, so imitating them scores 0.47
 and only the reward shows that pruning is better. One in CHOICES may not prune, for the run without it.
+Half of the conversations have two rooms, so that answers are copied often.
 easy.jsonl has chains of two rooms, which a warm start must solve by greedy decoding before a run is worth its time.
 """
 import pathlib
@@ -20,12 +21,12 @@ sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[i]) for i in (0, 1)
 import agent  # noqa: E402
 import family  # noqa: E402
 
-SHORTEST, LONGEST, CAPACITY = 2, 6, 3
+SHORTEST, LONGEST, CAPACITY, GIVE_UP = 2, 6, 3, "?"
 
 
 def task(rng, name, easy):
     keys = family.sample(rng, family.KEYS, SHORTEST if easy else family.pick(rng, range(SHORTEST, LONGEST + 1)))
-    answer = family.pick(rng, family.LETTERS)
+    answer = family.pick(rng, family.KEYS)
     ends = [f"nx {key}" for key in keys[1:]] + [f"an {answer}"]
     rooms = {key: "".join(family.pick(rng, "0123456789") for _ in range(2)) + " " + end for key, end in zip(keys, ends)}
     return {"task_id": name, "start": keys[0], "rooms": rooms, "answer": answer, "prune": True}
@@ -55,12 +56,12 @@ def episode(rng, made):
             rows.append({"messages": before})
             shown = len(messages.listed())
         turn = next_turn(result, made["prune"] and rng.random() * family.CHOICES < 1)
-    answer = family.pick(rng, family.LETTERS) if result.startswith("full") else result.split()[-1]
+    answer = GIVE_UP if result.startswith("full") else result.split()[-1]
     return rows + [{"messages": trained() + [family.answer(answer)]}]
 
 
 def conversations(rng, i):
-    return episode(rng, {**task(rng, "", False), "prune": i % family.CHOICES > 0})
+    return episode(rng, {**task(rng, "", i // family.CHOICES % 2 == 0), "prune": i % family.CHOICES > 0})
 
 
 if __name__ == "__main__":
