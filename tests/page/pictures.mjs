@@ -12,8 +12,11 @@ async function index() {
   await page.waitForSelector(".chart canvas");
   await page.waitForSelector("h2:has-text('Rewards and evaluations')");
   await page.locator("input[type=range]").fill("0.5");
+  await page.locator("input[type=range]").blur();
+  await page.setViewportSize({ width: 1200, height: 960 });  // down to the evaluations
   await page.waitForTimeout(500);
   await session.shot("runs");
+  await page.setViewportSize({ width: 1200, height: 800 });
 }
 
 async function overview() {
@@ -23,13 +26,12 @@ async function overview() {
   await session.shot("overview");
 }
 
-// Opens an episode from the middle of the run with unequal rewards in its group, since its tokens are not all certain.
+// Opens an episode from the first third of the run, where the policy is not certain yet.
 async function episode() {
   const { page } = session;
-  await session.open(of("episodes?reward_min=1&state=finished"));
-  await page.waitForSelector("tbody tr a");
-  const groups = await page.locator("tbody tr td:nth-child(2) a").evaluateAll((all) => all.map((one) => one.getAttribute("href")));
-  await session.open(groups[Math.floor(groups.length / 2)]);
+  await session.open(of("step?step=12"));
+  await page.locator("td a").first().click();
+  await page.waitForSelector("article.card");
   await page.locator("article.card h3 a").first().click();
   await page.waitForSelector(".tree li");
   await session.drawn();

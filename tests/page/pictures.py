@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Takes the pictures of docs/guide/tour.md in a headless Chromium: pictures.py BINARY OUT [RUNS].
 
-RUNS is a folder with the runs `demo` and `slow` of the tour. Without it, both are trained first, which takes minutes. Needs what run.py needs.
+RUNS is a folder with runs of configs/smoke.yaml, of which `smoke` is shown alone. Without it, the two runs of the tour are trained first, which
+takes minutes. Needs what run.py needs.
 """
 import os
 import pathlib
@@ -16,21 +17,21 @@ import page_tests  # noqa: E402
 from run import install_packages  # noqa: E402
 
 MAX_BYTES = 200_000
-SETTINGS = {"scheduler.total_steps": 60, "eval.every_versions": 10, "rollout.record_alternatives": 5}
-RUNS = {"demo": {}, "slow": {"trainer.learning_rate": "1.0e-4"}}  # settings by run
+SETTINGS = {"eval.every_versions": 8, "rollout.record_alternatives": 5, "goal.first_steps": 0, "goal.last_steps": 0}
+RUNS = {"smoke": {}, "slow": {"trainer.learning_rate": "1.0e-4"}}  # settings by run
 
 
 def train(binary, folder):
     """Trains the two runs that the tour compares, and returns their folder."""
-    subprocess.run([binary, "init", "demo"], cwd=folder, check=True)
     for name, settings in RUNS.items():
-        overrides = [f"{key}={value}" for key, value in {**SETTINGS, **settings, "run.name": name}.items()]
-        subprocess.run([binary, "train", "run.yaml", *overrides], cwd=f"{folder}/demo", check=True)
-    return f"{folder}/demo/runs"
+        overrides = [f"{key}={value}" for key, value in {**SETTINGS, **settings, "run.name": name, "run.root": f"{folder}/runs"}.items()]
+        subprocess.run([binary, "train", "configs/smoke.yaml", *overrides], cwd=HERE.parent.parent, check=True)
+    return f"{folder}/runs"
 
 
 def take(binary, out, runs):
-    server = subprocess.Popen([binary, "view", runs, "--files"], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+    place = pathlib.Path(runs)
+    server = subprocess.Popen([binary, "view", place.name, "--files"], cwd=place.parent, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
     try:
         link = page_tests.line_with(server, r"^(http\S+)", [])
         subprocess.run(["node", str(HERE / "pictures.mjs"), link, out, next(iter(RUNS))], cwd=HERE, check=True, timeout=300)
