@@ -148,7 +148,7 @@ def copy_record(run, copy):
 
 def case_index(ingot, shots):
     """Tests the index of the runs in a folder, and of a folder with many runs."""
-    code, said = ingot.run("train", {**ingot_runs.SHORT, "run.root": f"{ingot.folder}/runs", "run.name": "first", "eval.tasks": "examples/smoke/eval.jsonl"})
+    code, said = ingot.run("train", {**ingot_runs.SHORT, "run.root": f"{ingot.folder}/runs", "run.name": "first", "eval.tasks": "examples/smoke/eval.jsonl", "eval.every_versions": 2})
     check(code == 0, said)
     copy_of_run(pathlib.Path(ingot.folder, "runs", "first"), "second", "0.25")
     with Served(ingot, "runs") as link:
