@@ -30,8 +30,8 @@ def kill(process):
 def case_kill(ingot, kills=3, seed=1):
     """kill -9 at random moments, each followed by --resume; after so many `kills` the run must finish."""
     rng = random.Random(seed)
-    steps = 32
-    settings = dict(SHORT, **{"run.name": "kill", "sft.max_steps": 4, "scheduler.total_steps": steps})
+    steps = 40
+    settings = dict(SHORT, **{"run.name": "kill", "scheduler.total_steps": steps})
     started = time.time()
     code, output = ingot.run("train", dict(settings, **{"run.name": "whole"}))
     check(code == 0, output)
