@@ -268,7 +268,8 @@ url = """).replace("print(len(answer) % 2)", "print(int(begun * 0.618034 % 1 < 0
                         (end, "of the trained tokens had a clipped ratio (actor/clipfrac_low, actor/clipfrac_high)")):
         check(words in text, f"'{words}' is missing in: {output}")
     ingot.config = "configs/smoke.yaml"
-    code, output = ingot.run("train", {**SHORT, "run.name": "cut", "scheduler.total_steps": 2, "gateway.max_new_tokens": 6})
+    usual = {"model.hidden_size": 192, "model.intermediate_size": 640, "model.heads": 6, "model.kv_heads": 2}  # begins calls
+    code, output = ingot.run("train", {**SHORT, **usual, "run.name": "cut", "scheduler.total_steps": 2, "gateway.max_new_tokens": 6})
     check("of the calls contain a tool call that the output format cannot parse (agent/malformed_ratio)" in output, output)
 
 
