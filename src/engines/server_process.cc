@@ -90,7 +90,9 @@ absl::Status ServerProcess::Start() {
   const sandbox::Command command = CommandOf(words);
   const base::Fd log(::open(log_path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (!log.valid()) return absl::ErrnoToStatus(errno, log_path_);
-  const absl::StatusOr<pid_t> started = sandbox::Spawn(command, {.out = log.get(), .err = log.get()},
+  const base::Fd none(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!none.valid()) return absl::ErrnoToStatus(errno, "/dev/null");
+  const absl::StatusOr<pid_t> started = sandbox::Spawn(command, {.in = none.get(), .out = log.get(), .err = log.get()},
                                                        {.own_session = true, .dies_with_its_thread = true});
   if (!started.ok()) return base::Annotate(started.status(), "rollout.external.command");
   pid_ = *started;

@@ -19,7 +19,7 @@ def settings(ingot, name, fake=None):
              "--context", "${context}"]
     return {"run.name": name, "rollout.engine": "vllm", "rollout.external.command": json.dumps(words),
             "rollout.external.exchange": f"{ingot.folder}/exchange", "rollout.external.idle_health_s": 0.1,
-            "scheduler.total_steps": STEPS, "scheduler.drop_zero_variance": "false", "trainer.importance_cap": 2}
+            "scheduler.total_steps": STEPS, "scheduler.drop_zero_variance": "false"}
 
 
 def servers(ingot):
