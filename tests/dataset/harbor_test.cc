@@ -93,7 +93,7 @@ TEST_F(HarborTest, WhatSandboxesCannotGiveIsRejectedByName) {
   std::string all;
   for (const auto& rejection : read->rejected) all += rejection.name + ": " + rejection.text + "\n";
   for (const char* const line :
-       {"compose: it asks for several containers", "gpu: it asks for environment.gpus",
+       {"compose: it needs several containers", "gpu: it asks for environment.gpus",
         "network: it asks for a network", "windows: it asks for Windows", "mcp: it asks for MCP servers",
         "apart: its tests need a separate environment", "torn: task.toml, line ", "mute: it has no instruction.md",
         "unjudged: it has no tests/test.sh", "tpu: it asks for environment.tpu",
@@ -292,7 +292,7 @@ TEST_F(HarborTest, WhatLeadsOutOfATaskOrBlocksItsReaderIsRejectedAlone) {
            {"j", "solution/up", "../..", "solution/up leads out of"},
            {"k", "task.toml", "", "task.toml is a named pipe \\(FIFO\\), not a file"},
            {"l", "instruction.md", "", "instruction.md is a named pipe \\(FIFO\\), not a file"},
-           {"m", "tests/test.sh", "", "tests/test.sh is a named pipe \\(FIFO\\): a task may have only files"},
+           {"m", "tests/test.sh", "", "tests/test.sh is a named pipe \\(FIFO\\): a task may contain only files"},
            {"n", "tests", "", "tests is a named pipe \\(FIFO\\), not a folder"},
            {"o", "environment/data/pipe", "", "environment/data/pipe is a named pipe"},
            {"p", "environment/.dockerignore", "/etc/shadow", "environment/.dockerignore leads out of"},

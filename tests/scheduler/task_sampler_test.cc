@@ -193,7 +193,7 @@ TEST(TaskSamplerTest, ErrorsNameTheTaskTheFieldAndTheWayOn) {
   EXPECT_THAT(Fault(half, {.order = "curriculum", .difficulty_field = "label", .pass_rate_field = "rate"}),
               HasSubstr("task 't1' has no number 'rate'"));
   EXPECT_THAT(Fault(MakeTasks(2), {.pass_rate_field = "rate"}), HasSubstr("ingot tasks rate"));
-  EXPECT_THAT(Fault(MakeTasks(2), {.domains = {{"maths", 1}}}), HasSubstr("names 'maths', and no task"));
+  EXPECT_THAT(Fault(MakeTasks(2), {.domains = {{"maths", 1}}}), HasSubstr("names 'maths', but no task"));
   EXPECT_THAT(Fault(MakeTasks(2), {.order = "hardest"}), HasSubstr("order is 'hardest'"));
   EXPECT_THAT(Fault(MakeTasks(2), {.warm_up = 0.5}), HasSubstr("warm_up needs hard_below"));
   std::vector<v1::Task> mixed = MakeTasks(2);

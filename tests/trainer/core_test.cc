@@ -714,7 +714,7 @@ TEST(PrepareBatch, TruncatedCallsKeepTheirRewardInTheBaseline) {
   EXPECT_EQ(prepared->metrics.at("reward/batch_mean"), 0.5);
 
   const auto none = PrepareBatch(OneGroup({a}), options, 10, 0);
-  EXPECT_THAT(none->empty_reason, HasSubstr("2 left out by trainer.truncated"));
+  EXPECT_THAT(none->empty_reason, HasSubstr("2 excluded by trainer.truncated"));
 }
 
 TEST(PrepareBatch, FiltersGroupsBeforeNormalisersAreCounted) {

@@ -91,7 +91,7 @@ TEST(NodesCheck, SlurmIsAskedOnlyForWhatItHas) {
   EXPECT_THAT(Fault(config), AllOf(HasSubstr("('engines')"), HasSubstr("cpu: 500m"), HasSubstr("whole CPUs")));
   config.cluster.groups[1].resources = {{"cpu", "8"}, {"nvidia.com/gpu", "2"}};
   EXPECT_EQ(Fault(config), "");
-  EXPECT_THAT(NotesOfNodes(config), ElementsAre(HasSubstr("('control') asks Slurm for no CPUs")));
+  EXPECT_THAT(NotesOfNodes(config), ElementsAre(HasSubstr("('control') requests no CPUs from Slurm")));
   config.cluster.slurm = {"--exclusive"};
   EXPECT_THAT(NotesOfNodes(config), IsEmpty());
 }

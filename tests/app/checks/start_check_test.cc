@@ -152,12 +152,12 @@ TEST_F(StartChecked, AFieldThatATermNeedsAndTasksLackIsRejected) {
   term.domains = {"search"};
   EXPECT_THAT(Warnings(), IsEmpty());
   term.domains = {"default"};
-  EXPECT_THAT(Error(), HasSubstr("1 of 2 tasks of data.tasks lack the field 'relevant_ids'")) << "of the task without";
+  EXPECT_THAT(Error(), HasSubstr("1 of 2 tasks in data.tasks do not have the field 'relevant_ids'")) << "of the task without";
   term.domains = {"serach"};
   EXPECT_THAT(Error(), HasSubstr("rewards.terms (retrieval): domains names 'serach', but no task"));
   term = {};
   term.kind = "judge";
-  EXPECT_THAT(Error(), HasSubstr("2 of 2 tasks of data.tasks lack the field 'question' (judge.question_field)"));
+  EXPECT_THAT(Error(), HasSubstr("2 of 2 tasks in data.tasks do not have the field 'question' (judge.question_field)"));
   term.Of<reward::JudgeOptions>().question_field = "prompt";
   EXPECT_THAT(Warnings(), IsEmpty());
 }

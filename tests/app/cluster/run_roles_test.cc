@@ -120,7 +120,7 @@ TEST(RunRoles, AnAddressOfOneMachineServesNoAgentsOfAnother) {
   config.cluster.groups[2].roles.push_back("agents");
   config.gateway.admin_key_file = "key";
   EXPECT_THAT(Fault(config), HasSubstr("('small') has agents on another node than the gateway, and http.host is "
-                                       "127.0.0.1, which only its own machine reaches: set http.host=0.0.0.0"));
+                                       "127.0.0.1, which only its own machine can reach: set http.host=0.0.0.0"));
   config.cluster.host = "127.0.0.1";
   EXPECT_EQ(Fault(config), "") << "one machine stands for all nodes";
   config.cluster.host = "auto";

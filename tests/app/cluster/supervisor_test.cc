@@ -96,7 +96,7 @@ TEST_F(Supervised, ARestartedRoleIsGivenItsInputAgainAndNobodyElseIs) {
 TEST_F(Supervised, ARoleThatItsConfigurationDoesNotAllowIsNotRestarted) {
   const std::string rejected = "echo x >> " + folder_ + "/starts; echo 'ingot: no TLS' >&2; exit 2";
   EXPECT_TRUE(absl::IsAborted(Run({Role("other", rejected), Role("leader", kWaits)}).status()));
-  EXPECT_THAT(said_, HasSubstr("other exited with 2: no TLS; see " + folder_ + "/other.log; it would end so again"));
+  EXPECT_THAT(said_, HasSubstr("other exited with 2: no TLS; see " + folder_ + "/other.log; it is not restarted, because it would fail the same way"));
   std::ifstream starts(folder_ + "/starts");
   EXPECT_EQ(std::count(std::istreambuf_iterator<char>(starts), {}, 'x'), 1);
 }

@@ -90,7 +90,7 @@ TEST_F(TextPartsTest, IngotJsonThenTemplateThenHermesDecideTheFormat) {
 
 TEST_F(TextPartsTest, AFolderWithoutATokenizerNamesWhatWasMeant) {
   EXPECT_THAT(std::string(LoadTextParts("no-such/Model-135M", "auto").status().message()),
-              HasSubstr("names of the Hub are not fetched: `hf download no-such/Model-135M --local-dir DIR`"));
+              HasSubstr("models are not downloaded from the Hub: `hf download no-such/Model-135M --local-dir DIR`"));
   std::filesystem::remove(dir_ / "tokenizer.json");
   EXPECT_THAT(std::string(LoadTextParts(dir_, "auto").status().message()),
               testing::Not(testing::AnyOf(HasSubstr("Hub"), HasSubstr("did you mean"))));

@@ -320,7 +320,7 @@ def case_reports(binary, _, folder):
         done = subprocess.run([binary, "inspect", one, "--json", *more], cwd=folder, capture_output=True, text=True, check=True)
         listed[more] = ([json.loads(line)["episode"]["episodeId"] for line in done.stdout.splitlines()], done.stderr)
     (every, silent), (same, _), (cut, reported) = listed.values()
-    if every != same or silent or not 0 < len(cut) < len(every) or "--limit 1 leaves out older episodes (train" not in reported:
+    if every != same or silent or not 0 < len(cut) < len(every) or "--limit 1 omits older episodes (train" not in reported:
         raise SystemExit(f"FAILED: records of a list: {listed}")
     compared = run([binary, "compare", one, two, "--html", "both.html"], folder)
     names = [line.split()[0] for line in compared.splitlines()]

@@ -111,7 +111,7 @@ def case_collect(ingot):
 
     rated = folder / "rated.jsonl"
     output = command(ingot, "tasks", "rate", pool, rated)
-    check("at least 3 samples a task, at temperature 1.2" in output and "more accurate: 10 samples at a raised temperature" in output, output)
+    check("at least 3 samples per task, at temperature 1.2" in output and "for more accurate rates, use 10 samples at a higher temperature" in output, output)
     rates = {task["task_id"]: (task["pass_rate"], task["pass_rate_samples"]) for task in lines(rated)}
     check(rates == {task["task_id"]: (1.0 if i % 2 == 0 else 0.0, 3) for i, task in enumerate(source)}, rates)
     output = command(ingot, "tasks", "filter", rated, folder / "none.jsonl", "--question-field", "prompt", code=2)

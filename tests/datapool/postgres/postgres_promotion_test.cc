@@ -384,7 +384,7 @@ TEST(ForkTest, AServerWithoutThePoolsTableIsRejected) {
   const absl::Status rejected = UntilDecided([&] { return pool->StoreEpisode(Open("b", 2, 0)); });
   EXPECT_TRUE(absl::IsUnavailable(rejected)) << rejected;
   EXPECT_THAT(std::string(rejected.message()),
-              ::testing::HasSubstr(standby.folder() + ":5432 (timeline 2) lacks acknowledged records"));
+              ::testing::HasSubstr(standby.folder() + ":5432 (timeline 2) is missing acknowledged records"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Paused, PromotionTest, ::testing::Values(0, 4));

@@ -46,7 +46,7 @@ TEST(ChooseLeader, TakesTheOneThatWritesOnTheHighestTimeline) {
   EXPECT_THAT(Text(rejected({old, standby})), HasSubstr("a:1 writes on the old timeline 1"));
   EXPECT_THAT(Text(rejected({promoted, twin})), HasSubstr("b:1 and d:1 both write on timeline 2"));
   EXPECT_EQ(rejected({promoted, stranger}).code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(Text(rejected({promoted, stranger})), HasSubstr("b:1 and e:1 write, and are of two clusters"));
+  EXPECT_THAT(Text(rejected({promoted, stranger})), HasSubstr("b:1 and e:1 write, but belong to different clusters"));
 }
 
 TEST(PostgresTimelines, AreRememberedOverRestartsAndByOtherProcesses) {
