@@ -34,7 +34,7 @@ absl::Status TaskFolder::Failure(const std::string& name) const {
   if (errno == ENOENT || errno == ENOTDIR) return absl::NotFoundError(absl::StrCat("it has no ", name));
   if (errno == EXDEV) {
     return absl::InvalidArgumentError(absl::StrCat(name,
-                                                   " is a link that leads out of the task's folder: replace it by the "
+                                                   " leads out of the task's folder by a link: replace the link by the "
                                                    "file or folder, or by a relative link inside the folder"));
   }
   return absl::UnavailableError(absl::StrCat("cannot read ", path_, "/", name, ": ", std::strerror(errno)));

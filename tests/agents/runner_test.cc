@@ -471,7 +471,7 @@ TEST_F(RunnerTest, AnMcpServerThatDoesNotStartIsANamedFailureOfTheInfrastructure
   recipe().files = {{"server", "#!/bin/sh\necho no database >&2; exit 3\n"}};
   recipe().mcp = {{.name = "notes", .command = {"${workdir}/server"}, .env = {}}};
   ExpectFailure("mcp", "the MCP server 'notes' (");
-  ExpectFailure("mcp", "did not answer and exited with 3; stderr ends: no database");
+  ExpectFailure("mcp", "did not respond and exited with 3; stderr ends: no database");
   recipe().mcp[0].command = {"/no/such/server"};
   ExpectFailure("mcp", "the MCP server 'notes' (/no/such/server) did not start");
   recipe().files = {{"server", "#!/bin/sh\necho '{\"id\":1,\"error\":{\"message\":\"too old\"}}'\n"}};

@@ -194,7 +194,7 @@ TEST_F(RunLogTest, ResumeCutsRepeatedStepsAndBrokenLines) {
   ::testing::internal::CaptureStdout();
   auto log = MustOpen(Options(3));
   const std::string broken = ::testing::internal::GetCapturedStdout();
-  EXPECT_NE(broken.find("cut 2 line(s) that are not a JSON object with a step"), std::string::npos) << broken;
+  EXPECT_NE(broken.find("removed 2 line(s) that are not a JSON object with a step"), std::string::npos) << broken;
   EXPECT_EQ(Steps(), (std::vector<int64_t>{0, 1, 2}));
   ASSERT_TRUE(log->Write(3, {{"x", 3}}).ok());
   EXPECT_EQ(Steps(), (std::vector<int64_t>{0, 1, 2, 3}));

@@ -102,7 +102,7 @@ TEST(McpServersTest, AnAnswerBesideOtherOutputBeginsTheSession) {
 }
 
 TEST(McpServersTest, NamesTheReasonOfAServerThatDoesNotStart) {
-  EXPECT_THAT(Fault(Printed("{\"id\":2,\"result\":{}}\n")), HasSubstr("did not answer and exited with 0"));
+  EXPECT_THAT(Fault(Printed("{\"id\":2,\"result\":{}}\n")), HasSubstr("did not respond and exited with 0"));
   EXPECT_THAT(Fault(Printed("{\"id\":1,\"error\":{\"code\":-1,\"message\":\"too old\"}}\n")),
               HasSubstr("rejected `initialize`: too old"));
   sandbox::Outcome crashed = Printed("", 1);

@@ -456,7 +456,7 @@ def case_tables(ingot):
     check("train-0.jsonl" in rejected(folder / "hub", out, "--split", "dev"), "an unknown split lists what is there")
 
     (folder / "twice.json").write_text('[{"id": 1}, {"id": 1}]', encoding="utf-8")
-    check("twice.json:2: the task id '1' is taken" in rejected(folder / "twice.json", out, "--id", "id"), "two tasks of one id")
+    check("twice.json:2: the task id '1' is already used" in rejected(folder / "twice.json", out, "--id", "id"), "two tasks of one id")
     for name, text in (("cut.json", "[{"), ("words.jsonl", "1\n"), ("table.xlsx", ""), ("empty.csv", "a,b\n"), ("bytes.csv", None)):
         (folder / name).write_bytes(b"a\n\xff\xfe\n") if text is None else (folder / name).write_text(text, encoding="utf-8")
         check("ingot:" in rejected(folder / name, out), name)

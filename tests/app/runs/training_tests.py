@@ -287,7 +287,7 @@ def case_evaluate(ingot):
     code, output = ingot.run("train", {**train, "run.name": "u-eval", "scheduler.total_steps": 1})
     check(code == 0, output)
     code, output = evaluate(1, **{"run.name": "u"})
-    check(code == 2 and "u-eval' holds a run" in output, f"{code}: {output}")
+    check(code == 2 and "u-eval' contains a run" in output, f"{code}: {output}")
     check((folder / "u-eval/checkpoints/step-00000001/model.safetensors").exists(), "a run was removed")
     shutil.copytree(folder / "t/checkpoints/step-00000001", folder / "elsewhere/step-00000001")
     done = ingot.ask(("eval", f"{folder}/elsewhere/step-00000001"), {"run.name": "t", "eval.tasks": folder / "eval.jsonl"},
