@@ -28,7 +28,8 @@ std::string RouteBytes(std::span<const uint16_t> routes) {
 
 // Adds the `count` most likely ids of a row to a chunk, for the record.
 void AddAlternatives(std::span<const float> row, int32_t count, v1::GenerateChunk& chunk) {
-  for (const v1::TopLogprob& entry : TopOf(row, count).entries()) {
+  const v1::TopLogprobs top = TopOf(row, count);
+  for (const v1::TopLogprob& entry : top.entries()) {
     chunk.add_alternative_ids(entry.token_id());
     chunk.add_alternative_logprobs(entry.logprob());
   }

@@ -70,6 +70,7 @@ LogitShaper::LogitShaper(const v1::SamplingParams& params, std::span<const int32
 }
 
 void LogitShaper::RecordSampled(int32_t id) {
+  bias_acted_ = bias_acted_ || (held_draws_ > 0 && !held_ids_.empty());  // on the engine that sampled the id
   --held_draws_;
   if (frequency_ != 0 || presence_ != 0) ++sampled_[id];
   if (repetition_ != 1) repeated_.insert(id);

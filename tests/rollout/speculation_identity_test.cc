@@ -48,7 +48,7 @@ std::shared_ptr<const weights::Snapshot> RandomWeights(int64_t version, at::Scal
   model::Parameters parameters = model::Parameters::Init(Shape(), static_cast<uint64_t>(version), dtype);
   std::vector<weights::TensorView> views;
   for (auto& [name, tensor] : parameters.tensors()) {
-    if (tensor.dim() == 2) tensor.mul_(4);  // likely and unlikely tokens
+    if (tensor.dim() == 2) tensor.mul_(6);  // likely and unlikely tokens
     views.push_back({name,
                      dtype == at::kBFloat16 ? "BF16" : "F32",
                      tensor.sizes().vec(),
@@ -129,6 +129,16 @@ std::vector<Outcome> Outcomes(Engine& engine, std::span<const v1::GenerateReques
     outcome.finish = result.last.finish();
   }
   return outcomes;
+}
+
+// Log-probs differ by the rounding of bf16.
+TEST(SpeculationIdentityTest, TheTypesOfTheTestAreTwo) {
+  v1::GenerateRequest ask = RandomAsk(1);
+  ask.clear_sampling();
+  ask.mutable_sampling()->set_temperature(1);
+  ask.mutable_sampling()->set_max_new_tokens(5);
+  EXPECT_NE(Outcomes(*EngineOf({}, at::kFloat, {}), std::span(&ask, 1))[0].logprobs,
+            Outcomes(*EngineOf({}, at::kBFloat16, {}), std::span(&ask, 1))[0].logprobs);
 }
 
 struct Tally {
