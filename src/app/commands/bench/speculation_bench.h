@@ -8,7 +8,7 @@
 namespace ingot::app {
 
 struct SpeculationBenchArgs {
-  std::string dir;  // model folder or checkpoint; empty = random weights of 27.8M parameters
+  std::string dir;  // model folder or checkpoint; empty = random weights of 32.0M parameters
   std::vector<int> batches = {1, 2, 4, 8, 16, 32, 64};
   int prompt_tokens = 128;
   int new_tokens = 96;             // per request

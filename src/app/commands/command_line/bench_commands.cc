@@ -84,7 +84,7 @@ Command::Run DeclareBenchRollout(CLI::App& parser) {
 
 Command::Run DeclareBenchSpeculation(CLI::App& parser) {
   const auto args = std::make_shared<SpeculationBenchArgs>();
-  parser.add_option("--model", args->dir, "model folder or checkpoint; default: random weights of 27.8M parameters");
+  parser.add_option("--model", args->dir, "model folder or checkpoint; default: random weights of 32.0M parameters");
   parser.add_option("--batches", args->batches, "requests at once: 1,8,64")->delimiter(',')->capture_default_str();
   parser.add_option("--prompt-tokens", args->prompt_tokens, "prompt length")->capture_default_str();
   parser.add_option("--new-tokens", args->new_tokens, "tokens that each request samples")->capture_default_str();
