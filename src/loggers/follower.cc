@@ -173,8 +173,9 @@ void Follower::End(bool ok) {
     do {  // each Send handles a limited number of groups
       before = followed.place;
       sent = Send(followed);
-    } while (sent.ok() && std::chrono::steady_clock::now() < end &&
-             (followed.place.next_group != before.next_group || followed.place.ahead != before.ahead));
+    } while (std::chrono::steady_clock::now() < end &&
+             (absl::IsDeadlineExceeded(sent) ||
+              (sent.ok() && (followed.place.next_group != before.next_group || followed.place.ahead != before.ahead))));
     if (sent.ok()) sent = followed.logger->End(ok);
     if (!sent.ok()) {
       INGOT_LOG(warn, "{}: {}; the missing data will be sent when the run starts again", followed.logger->name(),

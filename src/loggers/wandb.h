@@ -24,7 +24,7 @@ struct WandbOptions {
   std::string key;            // empty = WANDB_API_KEY, or the login of `wandb login`
   std::string folder;         // RUN; wandb writes to RUN/wandb
   std::string output;         // log file of the helper; empty = none
-  std::chrono::milliseconds answer_within{5000};
+  std::chrono::milliseconds answer_within{10000};
   std::chrono::milliseconds end_within{20000};
   std::chrono::milliseconds restart_after{30000};
 };
