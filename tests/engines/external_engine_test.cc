@@ -137,7 +137,7 @@ TEST(ExternalEngine, TakesDeltasAndFullCopies) {
   ASSERT_EQ(full.status(), absl::OkStatus());
   EXPECT_TRUE(full->not_retained());
   EXPECT_EQ(*served.rig.engine->HeldVersions(), (std::vector<weights::HeldVersion>{{3, three->checksum()}}));
-  EXPECT_TRUE(absl::IsResourceExhausted(served.rig.engine->Update(*weights::EncodeBeside(*two)).status()));
+  EXPECT_TRUE(absl::IsResourceExhausted(served.rig.engine->Update(*weights::EncodeHeld(*two)).status()));
 }
 
 TEST(ExternalEngine, NamesTheVersionOfEachTokenWhileWeightsChange) {
