@@ -173,8 +173,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def generate(self, body):
         world, params = self.world, body["sampling_params"]
         ids = body["token_ids"]
-        if any(id >= world.vocab for id in ids):
-            return self.answer(400, {"error": {"message": "out of vocabulary", "code": 400}})
         if not body["stream"]:
             return self.score(body)
         with world.lock:
