@@ -75,7 +75,7 @@ TEST_F(StartChecked, AGoodRunIsDescribedInOneLine) {
   config_.agents.recipes.clear();
   config_.trainer.optimizer.learning_rate = 1e3;
   EXPECT_EQ(DescribeCheck(*Check()),
-            "ok: 2 tasks, 1 held-out task, 1 conversation, outside agents, context of 256 tokens; 1 warning");
+            "ok: 2 tasks, 1 held-out task, 1 conversation, external agents, context of 256 tokens; 1 warning");
 }
 
 TEST_F(StartChecked, ExamplesFitTheModel) {
@@ -194,7 +194,7 @@ TEST_F(StartChecked, ATaskTextThatIsLongerThanTheContextIsWarnedOf) {
                                           "\"}\n{\"task_id\": \"b\", \"answer\": 1, \"prompt\": \"" +
                                           std::string(200, 'x') + "\"}");
   EXPECT_THAT(Warnings(201), IsEmpty());
-  EXPECT_THAT(Warnings(200), ElementsAre(AllOf(HasSubstr("has 200 tokens"), HasSubstr("the context has 200"))));
+  EXPECT_THAT(Warnings(200), ElementsAre(AllOf(HasSubstr("has 200 tokens"), HasSubstr("the context has only 200"))));
 }
 
 TEST_F(StartChecked, HeldOutTasksOfEqualContentAreWarnedOfWhateverTheirIdAndOrderOfFields) {
