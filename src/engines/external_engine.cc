@@ -190,6 +190,7 @@ absl::Status ExternalEngine::Install(const std::shared_ptr<const weights::Snapsh
     base::MutexLock lock(mu_);
     labels_[label] = snapshot->version();
     live_ = Live{snapshot->version(), snapshot->checksum(), label, clock_.UnixNanos()};
+    lost_ = false;  // new requests wait for `sending_`
   }
   if (loaded.ok()) loaded = control_.Call(api_->Resume(), seconds(external_.load_s)).status();
   if (!loaded.ok()) {
@@ -206,7 +207,6 @@ absl::Status ExternalEngine::Install(const std::shared_ptr<const weights::Snapsh
     base::MutexLock lock(mu_);
     if (stopping_) return ShuttingDown();
     sending_ = true;
-    lost_ = false;
     swapped_in_ = times;
     swapped_at_ = clock_.Now();
   }
