@@ -120,7 +120,7 @@ TEST(StartWarnings, EachNamesItsFigureAndAWayOn) {
        {"7 of 20 tasks of eval.tasks are also training tasks", "'sum-3'", "remove them"}},
       {"context",
        [](RunConfig&, DataFacts& d) { d.context = 50; },
-       {"50 tokens", "the context has 50", "raise model.context_length"}},
+       {"50 tokens", "the context has only 50", "raise model.context_length"}},
       {"eval", [](RunConfig& c, DataFacts&) { c.tasks.clear(), c.goal = {}; }, {"eval.tasks has no effect", "name"}},
       {"goal", [](RunConfig& c, DataFacts&) { c.tasks.clear(), c.eval = {}; }, {"goal has no effect", "name"}},
       {"goal's steps",

@@ -22,7 +22,7 @@ TEST(Goal, BoundsTheFirstAndTheLastSteps) {
   EXPECT_FALSE(JudgeGoal(goal, {0.3, 0.7, 0.8}, std::nullopt).met);
   EXPECT_FALSE(JudgeGoal(goal, {0.2, 0.6, 0.8}, std::nullopt).met);
   EXPECT_FALSE(JudgeGoal(goal, {0.2, std::nan(""), 0.8}, std::nullopt).met);
-  EXPECT_THAT(JudgeGoal(goal, {0.2}, std::nullopt).text, HasSubstr("fewer"));
+  EXPECT_THAT(JudgeGoal(goal, {0.2}, std::nullopt).text, HasSubstr("too few"));
 }
 
 TEST(Summary, StepsOfWhichNothingWasJudgedHaveNoReward) {

@@ -120,7 +120,7 @@ TEST(Kubernetes, AServiceStandsInFrontOfAGatewayInAnotherPodThanTheAgents) {
   config.http.host = "127.0.0.1";
   EXPECT_THAT(Fault(config),
               HasSubstr("agents and gateway in different pods: a Service is in front of the gateway, "
-                        "and needs http.port, and http.host=0.0.0.0"));
+                        "and needs http.port and http.host=0.0.0.0"));
   config.gateway.public_url = "https://agents.example";
   EXPECT_EQ(Fault(config), "") << "its owner's address";
   config.gateway.public_url.clear();
