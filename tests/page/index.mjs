@@ -65,7 +65,7 @@ export async function manyRuns(session) {
   const { page } = session;
   const start = performance.now();
   await page.goto(session.link);
-  await page.waitForSelector(".chart canvas");
+  await page.waitForSelector(".chart canvas", { timeout: 180000 });  // the first list reads 205 configurations
   console.log(`205 runs: drawn after ${((performance.now() - start) / 1000).toFixed(1)} s`);
   const rows = page.locator(".runs tbody tr");
   check((await rows.count()) === 205, `the list has ${await rows.count()} runs`);
