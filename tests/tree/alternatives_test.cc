@@ -13,8 +13,6 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string Letters(std::span<const int32_t> ids) { return std::string(ids.begin(), ids.end()); }
-
 // Records two alternatives per id: the id itself, and the next one.
 v1::Segment WithAlternatives(v1::Segment segment) {
   for (const int32_t id : segment.token_ids()) {

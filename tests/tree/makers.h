@@ -2,6 +2,7 @@
 #pragma once
 
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,9 @@ inline std::vector<CallPath> RandomCalls(std::mt19937& rng, size_t count, int al
   }
   return calls;
 }
+
+// Decodes ids that are character codes.
+inline std::string Letters(std::span<const int32_t> ids) { return std::string(ids.begin(), ids.end()); }
 
 inline v1::Segment Prompt(const std::vector<int32_t>& ids) {
   v1::Segment segment;

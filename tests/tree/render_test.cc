@@ -16,8 +16,6 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string Letters(std::span<const int32_t> ids) { return std::string(ids.begin(), ids.end()); }
-
 v1::EpisodeTree Forked() {
   v1::EpisodeTree tree;
   tree.mutable_episode()->set_episode_id("e1");
