@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/checksum.h"
 #include "base/hostile_text.h"
 #include "base/printable.h"
 #include "cpu_time.h"
@@ -54,7 +55,7 @@ TEST_F(TrajectoryJsonTest, TheTokensOfACallAreItsWholePathWithLogProbsAndVersion
 
 TEST_F(TrajectoryJsonTest, RecordedAlternativesComeWithTheirTexts) {
   v1::EpisodeTree tree = Tree("ab", "cd");
-  v1::Segment& said = tree.mutable_segments()->at(absl::BytesToHexString(tree.calls(1).sampled_keys(0)));
+  v1::Segment& said = tree.mutable_segments()->at(base::Hex(tree.calls(1).sampled_keys(0)));
   for (const int32_t id : {110, 111, 111, 60}) said.add_alternative_ids(id), said.add_alternative_logprobs(-0.25f);
   const std::string json = CallTokensJson(tree, 1, Bytes()).value();
   EXPECT_THAT(json, testing::HasSubstr("{\"count\":2,\"sampled\":true,\"call\":-1},"
