@@ -1,6 +1,7 @@
 #include "trainer/custom_loss/loss_graph.h"
 
 #include <ATen/ATen.h>
+#include <ATen/ScalarOps.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
 
@@ -89,6 +90,8 @@ absl::StatusOr<c10::IValue> ArgumentOf(const value& given, const c10::Argument& 
       return c10::IValue(number.toDouble());
     case c10::TypeKind::NumberType:
       return c10::IValue(number);
+    case c10::TypeKind::TensorType:  // as in Python's 2 * x: its type yields to the other tensor's
+      return c10::IValue(at::native::wrapped_scalar_tensor(number));
     default:
       break;
   }
@@ -129,12 +132,12 @@ absl::Status AddArgument(const c10::Argument& argument, const value* given, size
   }
   const bool index = operation.kind == OperationKind::kSegments && argument.name() == "index";
   const value* link = base::Find(*given, "node");
-  if (link == nullptr) {
+  if (link == nullptr && !index) {
     INGOT_ASSIGN_OR_RETURN(c10::IValue converted, ArgumentOf(*given, argument));
     node.arguments.push_back(std::move(converted));
     return absl::OkStatus();
   }
-  INGOT_ASSIGN_OR_RETURN(const size_t at, IndexOf(*link, end));
+  INGOT_ASSIGN_OR_RETURN(const size_t at, IndexOf(link == nullptr ? value() : *link, end));
   if (index && at != kSegmentsInput && at != kEpisodesInput) {
     return Fault("its index must be the argument segments or episodes of the function, as in ingot_loss.segment_sum");
   }
