@@ -37,9 +37,16 @@ def case_smoke(ingot, steps=48, seed=1):
 
 def case_speculation(ingot):
     """Runs with one seed and S 0 end in equal weights. So does one that verifies every guess."""
-    # At this temperature, a random model repeats itself.
-    write_asking_config(ingot, agent_seconds=0, sampling='"max_tokens": 40, "temperature": 0.05')
-    settings = {"scheduler.total_steps": 3, "scheduler.max_staleness": 0, "trainer.checkpoint_every": 1, "gateway.max_new_tokens": 40}
+    # The reward depends on the text alone.
+    folder = write_asking_config(ingot, agent_seconds=0, sampling='"max_tokens": 40')
+    agent = folder / "agent.py"
+    text = agent.read_text(encoding="utf-8")
+    own = text.replace("len(answer)", 'sum(json.loads(answer)["choices"][0]["message"]["content"].encode())')
+    check(own != text, text)
+    agent.write_text(own, encoding="utf-8")
+    # One group at a time, so that the order of the groups' ends does not matter. At this temperature, a random model repeats itself.
+    settings = {"scheduler.total_steps": 3, "scheduler.groups_per_step": 1, "scheduler.max_staleness": 0, "trainer.checkpoint_every": 1,
+                "gateway.max_new_tokens": 40, "gateway.train_sampling.temperature": 0.1}
 
     def checksums(name, **more):
         code, output = ingot.run("train", {**settings, "run.name": name, **more}, timeout=240)
@@ -49,7 +56,8 @@ def case_speculation(ingot):
 
     off = {"rollout.speculation.drafters": "[]"}
     plain = checksums("plain", **off)
-    check(len(set(plain)) >= 3 and checksums("plain-again", **off) == plain, f"no two runs are equal: {plain}")
+    again = checksums("plain-again", **off)
+    check(len(set(plain)) >= 3 and again == plain, f"no two runs are equal: {plain}, {again}")
     guessed = checksums("guessed", **{"rollout.speculation.drafters": "[given, history]", "rollout.speculation.min_gain": -1})
     check(guessed == plain, f"{guessed}, {plain}")
     rows = ingot.metrics("guessed")
