@@ -10,6 +10,7 @@
 #include <limits>
 #include <optional>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_join.h"
 #include "base/json.h"
 #include "base/printable.h"
@@ -22,7 +23,7 @@ namespace {
 using base::json::object;
 using base::json::value;
 
-constexpr size_t kMaxMetrics = 32;
+constexpr size_t kMaxMetrics = 32, kMaxMetricName = 64;
 constexpr std::array kInputs{"logprobs", "rollout_logprobs", "advantages", "mask", "segments", "episodes"};
 
 // Positions in kInputs.
@@ -90,7 +91,7 @@ absl::StatusOr<c10::IValue> ArgumentOf(const value& given, const c10::Argument& 
       return c10::IValue(number.toDouble());
     case c10::TypeKind::NumberType:
       return c10::IValue(number);
-    case c10::TypeKind::TensorType:  // as in Python's 2 * x: its type yields to the other tensor's
+    case c10::TypeKind::TensorType:  // as for `x + 1` in Python, the number does not change the type of the result
       return c10::IValue(at::native::wrapped_scalar_tensor(number));
     default:
       break;
@@ -177,6 +178,13 @@ absl::StatusOr<Node> NodeOf(const value& json, size_t end, OperationKind& kind) 
   return node;
 }
 
+bool IsMetricName(std::string_view name) {
+  const auto fits = [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == '-';
+  };
+  return !name.empty() && name.size() <= kMaxMetricName && std::ranges::all_of(name, fits);
+}
+
 absl::Status CheckInputs(const value& graph) {
   const value* inputs = base::Find(graph, "inputs");
   bool same = inputs != nullptr && inputs->is_array() && inputs->get_array().size() == kInputs.size();
@@ -221,6 +229,10 @@ absl::Status LossGraph::Body::SetResults(const value& graph) {
     return Fault(absl::StrCat("its metrics must be an object with at most ", kMaxMetrics, " fields"));
   }
   for (const auto& [name, index] : named->get_object()) {
+    if (!IsMetricName(name)) {
+      return Fault(absl::StrCat("its metric ", base::Shown(std::string(name)),
+                                " must be named by letters, digits, and _.-, at most ", kMaxMetricName, " of them"));
+    }
     INGOT_ASSIGN_OR_RETURN(const size_t at, IndexOf(index, end()));
     metrics.emplace_back(std::string(name), at);
   }
