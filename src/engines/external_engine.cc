@@ -206,7 +206,10 @@ absl::Status ExternalEngine::Install(const std::shared_ptr<const weights::Snapsh
   {
     base::MutexLock lock(mu_);
     if (stopping_) return ShuttingDown();
+    if (!live_.has_value()) return absl::UnavailableError("the rollout server ended while it took the weights");
     sending_ = true;
+    lost_ = false;
+    suspect_ = false;
     swapped_in_ = times;
     swapped_at_ = clock_.Now();
   }
@@ -226,7 +229,9 @@ absl::Status ExternalEngine::PauseServer(const std::function<bool()>& cancelled)
     was_sending = std::exchange(sending_, false);  // new requests wait
     has_weights = live_.has_value();
   }
-  absl::Status paused = control_.Call(api_->Pause(external_.swap), seconds(external_.load_s)).status();
+  // Without a version, it has no requests to keep, and what its prefix cache was computed with is unknown.
+  const SwapMode mode = has_weights ? external_.swap : SwapMode::kAbort;
+  absl::Status paused = control_.Call(api_->Pause(mode), seconds(external_.load_s)).status();
   if (paused.ok() && cancelled()) paused = absl::CancelledError("the sender gave up the update");
   if (paused.ok()) return absl::OkStatus();
   // A server whose weights are unknown is never resumed.
@@ -237,7 +242,7 @@ absl::Status ExternalEngine::PauseServer(const std::function<bool()>& cancelled)
   }
   {
     base::MutexLock lock(mu_);
-    sending_ = was_sending && !stopping_;
+    sending_ = was_sending && live_.has_value() && !stopping_;  // the keeper may have lost the server meanwhile
   }
   SendWaiting();
   return absl::IsCancelled(paused) ? paused : absl::UnavailableError(paused.message());
@@ -262,6 +267,7 @@ void ExternalEngine::Lose(const absl::Status& why, bool server_gone) {
     live_.reset();
     suspect_ = false;
     ready_ = ready_ && !server_gone;
+    if (server_gone) server_since_ = clock_.Now();
     changed_.SignalAll();
   }
   INGOT_LOG(warn, "rollout: the server's weights cannot be used, its requests end: {}", std::string(why.message()));

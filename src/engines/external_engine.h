@@ -155,6 +155,7 @@ class ExternalEngine final : public rollout::ServedEngine {
   void ExpireWaiting();
   bool starts_server() const { return external_.url.empty(); }
   void StartServer();
+  bool StartTimePassed() const;  // rollout.external.start_s, since the server was started or lost
   void AwaitServer();
   void WatchServer();
   void CheckLabel() ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
@@ -192,22 +193,23 @@ class ExternalEngine final : public rollout::ServedEngine {
   bool suspect_ ABSL_GUARDED_BY(mu_) = false;  // an answer had a label that is not Ingot's
   std::optional<Live> live_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, int64_t> labels_ ABSL_GUARDED_BY(mu_);  // version by label, of every version loaded so far
-  LogprobKind logprobs_ ABSL_GUARDED_BY(mu_) = LogprobKind::kRaw;
+  std::optional<LogprobKind> logprobs_ ABSL_GUARDED_BY(mu_);  // nullopt = not known yet
   std::set<std::shared_ptr<ExternalCall>> running_ ABSL_GUARDED_BY(mu_);
   std::deque<std::shared_ptr<ExternalCall>> waiting_ ABSL_GUARDED_BY(mu_);
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status fault_ ABSL_GUARDED_BY(mu_);
   v1::EngineStatusResponse status_ ABSL_GUARDED_BY(mu_);  // counters
-  int64_t restarts_ ABSL_GUARDED_BY(mu_) = 0, foreign_labels_ ABSL_GUARDED_BY(mu_) = 0;
   std::optional<v1::SwapTimes> swapped_in_ ABSL_GUARDED_BY(mu_);  // the newest version, until its first token
   std::chrono::nanoseconds swapped_at_ ABSL_GUARDED_BY(mu_){0};
+
+  // When the server was started or lost. For a server at `url`, at first when the engine was created.
+  std::chrono::nanoseconds server_since_ ABSL_GUARDED_BY(mu_);
 
   std::atomic<pid_t> server_pid_{-1};
 
   // Used by the keeper's thread.
   std::optional<ServerProcess> process_;
-  std::chrono::nanoseconds server_since_{0};  // when the server was started, or the engine for a server at `url`
   int missed_checks_ = 0;
   int failed_starts_ = 0;  // in a row
 

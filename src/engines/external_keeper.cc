@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/printable.h"
 #include "base/waits.h"
 #include "engines/external_engine.h"
 
@@ -60,10 +61,6 @@ void ExternalEngine::StartServer() {
     return SetFault(absl::FailedPreconditionError(absl::StrCat(
         "the server of rollout.external.command ended ", failed_starts_, " times while it started: see ", log_path_)));
   }
-  if (process_.has_value()) {
-    base::MutexLock lock(mu_);
-    ++restarts_;
-  }
   ++failed_starts_;  // until it is ready
   absl::StatusOr<std::string> dir;
   {
@@ -77,13 +74,21 @@ void ExternalEngine::StartServer() {
   if (const absl::Status started = process_->Start(); !started.ok()) return SetFault(started);
   control_.set_url(process_->url());
   server_pid_ = process_->pid();
-  server_since_ = clock_.Now();
+  {
+    base::MutexLock lock(mu_);
+    server_since_ = clock_.Now();
+  }
   INGOT_LOG(info, "rollout: starts {} at {}; its log is {}", api_->name(), control_.url(), log_path_);
+}
+
+bool ExternalEngine::StartTimePassed() const {
+  base::MutexLock lock(mu_);
+  return clock_.Now() - server_since_ >= seconds(external_.start_s);
 }
 
 void ExternalEngine::AwaitServer() {
   if (const absl::Status healthy = control_.Health(); !healthy.ok()) {
-    if (clock_.Now() - server_since_ < seconds(external_.start_s)) return;
+    if (!StartTimePassed()) return;
     if (!starts_server()) {
       return SetFault(absl::FailedPreconditionError(
           absl::StrCat("no server for rollout.external.url within rollout.external.start_s (", external_.start_s,
@@ -92,12 +97,16 @@ void ExternalEngine::AwaitServer() {
     process_->Stop();
     return;
   }
-  const absl::StatusOr<LogprobKind> kind = control_.CheckStart(model_, seconds(external_.start_s));
+  absl::StatusOr<LogprobKind> kind;
+  {
+    base::MutexLock update_lock(update_mu_);  // the check resumes the server, which must not be amid a load
+    kind = control_.CheckStart(model_, seconds(external_.start_s));
+  }
   if (!kind.ok()) {
     const bool final = absl::IsFailedPrecondition(kind.status()) || absl::IsInvalidArgument(kind.status());
     if (final) return SetFault(kind.status());
     INGOT_LOG(warn, "rollout: {}", std::string(kind.status().message()));
-    if (clock_.Now() - server_since_ > seconds(external_.start_s)) SetFault(kind.status());
+    if (StartTimePassed()) SetFault(kind.status());
     return;
   }
   failed_starts_ = missed_checks_ = 0;
@@ -117,7 +126,6 @@ void ExternalEngine::WatchServer() {
     if (++missed_checks_ < kMissedChecks) return;
     missed_checks_ = 0;
     Lose(healthy, /*server_gone=*/true);
-    server_since_ = clock_.Now();
     if (process_.has_value()) process_->Stop();
     return;
   }
@@ -143,10 +151,9 @@ void ExternalEngine::CheckLabel() {
   {
     base::MutexLock lock(mu_);
     suspect = std::exchange(suspect_, false);
-    if (*label != expected || suspect) ++foreign_labels_;
   }
   if (*label == expected && !suspect) return;
-  Lose(absl::UnavailableError(absl::StrCat("the server's weights have the label '", *label, "', and Ingot loaded '",
+  Lose(absl::UnavailableError(absl::StrCat("the server's weights have the label '", base::Shown(*label), "', and Ingot loaded '",
                                            expected, "': someone else changed or restarted it")),
        /*server_gone=*/false);
 }

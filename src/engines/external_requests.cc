@@ -67,9 +67,16 @@ absl::Status ExternalEngine::Check(const v1::GenerateRequest& request) const {
   INGOT_RETURN_IF_ERROR(rollout::CheckRequest(request, {.vocab_size = model_.vocab_size,
                                                         .context_length = model_.context_length,
                                                         .has_tokenizer = tokenizer_ != nullptr}));
-  // Finds an unsupported part before the request waits. The kind of log-probs may not be known yet.
-  base::MutexLock lock(mu_);
-  return api_->Generate(request, {.model = model_, .logprobs = logprobs_}).status();
+  // Finds an unsupported part before the request waits. Until the kind of log-probs is known, either may be right.
+  std::optional<LogprobKind> known;
+  {
+    base::MutexLock lock(mu_);
+    known = logprobs_;
+  }
+  const absl::Status fits =
+      api_->Generate(request, {.model = model_, .logprobs = known.value_or(LogprobKind::kRaw)}).status();
+  if (fits.ok() || known.has_value()) return fits;
+  return api_->Generate(request, {.model = model_, .logprobs = LogprobKind::kProcessed}).status();
 }
 
 absl::StatusOr<std::shared_ptr<ExternalCall>> ExternalEngine::Admit(v1::GenerateRequest request,
@@ -111,7 +118,7 @@ absl::Status ExternalEngine::SendCall(const std::shared_ptr<ExternalCall>& call)
   }
   INGOT_ASSIGN_OR_RETURN(const ServerRequest sent, api_->Generate(request, {.model = model_,
                                                                             .salt = external_.salt ? live_->label : "",
-                                                                            .logprobs = logprobs_,
+                                                                            .logprobs = *logprobs_,
                                                                             .seeds = external_.seeds}));
   running_.insert(call);
   status_.set_prompt_tokens(status_.prompt_tokens() + request.prompt_ids_size());
