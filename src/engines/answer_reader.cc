@@ -150,7 +150,7 @@ absl::Status AnswerReader::AddVersions(const AnswerEvent& event, const VersionRu
     v1::VersionRun& run = *chunk.add_answer_versions();
     run.set_version(*version);
     run.set_count(static_cast<int32_t>(count));
-    run.set_kv_mixed(rules.keeps_cache && *version != rules.sent_at);
+    run.set_kv_mixed(rules.keeps_cache && span.label != rules.sent_as);
   }
   if (covered >= size()) return absl::OkStatus();
   return absl::DataLossError(

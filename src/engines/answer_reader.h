@@ -26,10 +26,10 @@ class AnswerReader {
 
   // What decides about an answer's versions.
   struct VersionRules {
-    int64_t pinned = -1;      // GenerateRequest.pinned_version
-    int64_t at_least = 0;     // GenerateRequest.min_version, unless pinned
-    int64_t sent_at = -1;     // the live version when the request was sent
-    bool keeps_cache = true;  // tokens of a later version used the KV cache of an earlier one (SwapMode::kKeep)
+    int64_t pinned = -1;       // GenerateRequest.pinned_version
+    int64_t at_least = 0;      // GenerateRequest.min_version, unless pinned
+    std::string sent_as = {};  // label of the weights that were live when the request was sent
+    bool keeps_cache = true;   // tokens of later weights used the KV cache of earlier ones (SwapMode::kKeep)
   };
 
   // `tokenizer` may be null if the request has no stop strings.

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "base/printable.h"
+#include "base/secret.h"
 
 namespace ingot::engines {
 namespace {
@@ -29,6 +29,7 @@ ExternalCall::ExternalCall(const Engine& engine, v1::GenerateRequest request, An
 http::Streams::Request ExternalCall::Send(const ServerRequest& sent, const std::string& url, const std::string& key,
                                           const AnswerReader::VersionRules& rules) {
   rules_ = rules;
+  key_ = key;
   http::Streams::Request stream;
   stream.head = {.url = url + sent.path, .method = sent.method, .key = key};
   stream.head.headers["Content-Type"] = "application/json";
@@ -127,6 +128,7 @@ void ExternalCall::Deliver(absl::StatusOr<v1::GenerateChunk> chunk, bool last) {
     chunk = why;
     last = true;
   }
+  if (!chunk.ok()) chunk = base::WithoutKey(chunk.status(), key_);  // the server's words may repeat it
   if (last) {
     done_ = true;
     engine_.on_end(*this, reader_.saw_foreign_label());

@@ -72,6 +72,7 @@ class ExternalCall : public std::enable_shared_from_this<ExternalCall> {
   // Used by the streams' thread.
   AnswerReader reader_;
   AnswerReader::VersionRules rules_;
+  std::string key_;
   EventStream events_;
   v1::CallTimes times_;
   int status_ = 0;           // HTTP status; 0 = no head yet

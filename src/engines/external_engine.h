@@ -193,13 +193,13 @@ class ExternalEngine final : public rollout::ServedEngine {
   bool suspect_ ABSL_GUARDED_BY(mu_) = false;  // an answer had a label that is not Ingot's
   std::optional<Live> live_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, int64_t> labels_ ABSL_GUARDED_BY(mu_);  // version by label, of every version loaded so far
-  std::optional<LogprobKind> logprobs_ ABSL_GUARDED_BY(mu_);  // nullopt = not known yet
+  std::optional<LogprobKind> logprobs_ ABSL_GUARDED_BY(mu_);    // nullopt = not known yet
   std::set<std::shared_ptr<ExternalCall>> running_ ABSL_GUARDED_BY(mu_);
   std::deque<std::shared_ptr<ExternalCall>> waiting_ ABSL_GUARDED_BY(mu_);
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status fault_ ABSL_GUARDED_BY(mu_);
-  v1::EngineStatusResponse status_ ABSL_GUARDED_BY(mu_);  // counters
+  v1::EngineStatusResponse status_ ABSL_GUARDED_BY(mu_);          // counters
   std::optional<v1::SwapTimes> swapped_in_ ABSL_GUARDED_BY(mu_);  // the newest version, until its first token
   std::chrono::nanoseconds swapped_at_ ABSL_GUARDED_BY(mu_){0};
 

@@ -153,8 +153,9 @@ void ExternalEngine::CheckLabel() {
     suspect = std::exchange(suspect_, false);
   }
   if (*label == expected && !suspect) return;
-  Lose(absl::UnavailableError(absl::StrCat("the server's weights have the label '", base::Shown(*label), "', and Ingot loaded '",
-                                           expected, "': someone else changed or restarted it")),
+  Lose(absl::UnavailableError(absl::StrCat("the server's weights have the label '", base::Shown(*label),
+                                           "', and Ingot loaded '", expected,
+                                           "': someone else changed or restarted it")),
        /*server_gone=*/false);
 }
 

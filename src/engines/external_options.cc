@@ -37,7 +37,7 @@ void Bind(base::Schema& schema, ExternalOptions& o) {
   schema.Choice("swap", &o.swap, {"keep", "recompute", "drain", "abort"},
                 "what running requests do when weights arrive: keep their KV cache (later tokens count as kv_mixed); "
                 "recompute it; drain: end first; abort: end and be asked again");
-  schema.Field("salt", &o.salt, "separate the server's prefix caches of versions");
+  schema.Field("salt", &o.salt, "separate the server's prefix caches of versions; needed with swap: keep");
   schema.Field("seeds", &o.seeds,
                "send each request's seed; vLLM 0.32 on a CPU ends when a seeded prompt is computed in pieces");
   schema.Field("start_s", &o.start_s, "seconds for the server to start", base::Positive());
@@ -53,6 +53,12 @@ absl::Status ExternalOptions::Validate(EngineKind kind) const {
     return absl::InvalidArgumentError(
         "rollout.engine is not ingot, but rollout.external.url and rollout.external.command are empty: name a running "
         "server, or a command that starts one");
+  }
+  if (!salt && swap == SwapMode::kKeep) {
+    return absl::InvalidArgumentError(
+        "rollout.external.salt is false and swap is keep: new requests would reuse the KV cache of earlier weights, "
+        "and "
+        "their tokens would not count as kv_mixed; set salt to true or swap to recompute");
   }
   if (!exchange.starts_with('/')) {
     return absl::InvalidArgumentError("rollout.external.exchange must be an absolute path: the server opens it too");

@@ -124,7 +124,7 @@ absl::Status ExternalEngine::SendCall(const std::shared_ptr<ExternalCall>& call)
   status_.set_prompt_tokens(status_.prompt_tokens() + request.prompt_ids_size());
   const AnswerReader::VersionRules rules{.pinned = request.pinned_version(),
                                          .at_least = request.min_version(),
-                                         .sent_at = live_->version,
+                                         .sent_as = live_->label,
                                          .keeps_cache = external_.swap == SwapMode::kKeep};
   call->set_stream(streams_->Start(call->Send(sent, control_.url(), key_, rules)));
   return absl::OkStatus();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/printable.h"
+#include "base/secret.h"
 #include "engines/event_stream.h"
 
 namespace ingot::engines {
@@ -26,6 +27,17 @@ float GreatestDifference(const v1::TopLogprobs& a, const v1::TopLogprobs& b) {
     }
   }
   return greatest;
+}
+
+// Returns whether the most likely ids of a position have log-probs, rather than logits.
+bool AreLogprobs(const v1::TopLogprobs& top, int32_t vocab_size) {
+  double sum = 0, greatest = 0;
+  for (const v1::TopLogprob& entry : top.entries()) {
+    const double probability = std::exp(static_cast<double>(entry.logprob()));
+    sum += probability;
+    greatest = std::max(greatest, probability);
+  }
+  return sum <= 1 + kSameLogprob && greatest * vocab_size >= 1 - kSameLogprob;
 }
 
 }  // namespace
@@ -49,7 +61,8 @@ absl::StatusOr<std::string> ServerControl::Call(const ServerRequest& request, mi
   absl::StatusOr<http::Answer> answer = client_.Send(asked);
   const std::string where = absl::StrCat(api_.name(), " at ", url(), request.path.substr(0, request.path.find('?')));
   if (!answer.ok()) return base::Annotate(answer.status(), where);
-  INGOT_RETURN_IF_ERROR(base::Annotate(api_.StatusOf(answer->status, answer->body), where));
+  const absl::Status status = base::WithoutKey(api_.StatusOf(answer->status, answer->body), key_);
+  INGOT_RETURN_IF_ERROR(base::Annotate(status, where));
   return std::move(answer->body);
 }
 
@@ -115,6 +128,10 @@ absl::StatusOr<LogprobKind> ServerControl::CheckStart(const ServedModel& model, 
   if (plain.spans.empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
         api_.name(), " at ", url(), " does not report which weights sampled a token: it needs a newer release"));
+  }
+  if (!AreLogprobs(plain.top_logprobs[0], model.vocab_size)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        api_.name(), " at ", url(), " does not report log-probs: start it with --logprobs-mode raw_logprobs"));
   }
   const bool same = GreatestDifference(plain.top_logprobs[0], hot.top_logprobs[0]) < kSameLogprob;
   return same ? LogprobKind::kRaw : LogprobKind::kProcessed;

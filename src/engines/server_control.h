@@ -32,7 +32,7 @@ class ServerControl {
   absl::Status LoadAndLabel(const std::string& model_dir, const std::string& label, std::chrono::milliseconds timeout);
 
   // Checks a server before its first weights, and finds out what its log-probs mean. Returns FAILED_PRECONDITION if it
-  // lacks what Ingot needs, or has a shorter context. Resumes it. `timeout` is for one request, as a server may compile
+  // lacks what Ingot needs, reports logits, or has a shorter context. Resumes it. `timeout` is for one request, as a server may compile
   // kernels for its first.
   absl::StatusOr<LogprobKind> CheckStart(const ServedModel& model, std::chrono::milliseconds timeout);
 

@@ -17,7 +17,8 @@ absl::Status CheckServerCommand(const std::vector<std::string>& command);
 
 class ServerProcess {
  public:
-  // `command` is a program with its arguments, after any environment variables (NAME=VALUE). In it, each ${NAME} becomes its value in `words`, and ${port} a free port. Output is appended to `log_path`.
+  // `command` is a program with its arguments, after any environment variables (NAME=VALUE). In it, each ${NAME} becomes
+  // its value in `words`, and ${port} a free port. Output is appended to `log_path`.
   ServerProcess(std::vector<std::string> command, std::map<std::string, std::string> words, std::string log_path);
   ~ServerProcess();  // calls Stop()
   ServerProcess(const ServerProcess&) = delete;

@@ -17,6 +17,8 @@ using base::json::value;
 
 // The server's stand-in for a log-prob that is NaN, missing, or below -9999.
 constexpr double kNoLogprob = -9999.0;
+// The server's default for --max-logprobs, above which it refuses a request.
+constexpr int32_t kMostLogprobs = 20;
 
 absl::Status Unsupported(const std::string& field, const std::string& why) { return base::FaultError({field, why}); }
 
@@ -190,14 +192,15 @@ absl::StatusOr<object> SamplingOf(const v1::GenerateRequest& request, const Gene
   }
   object params = {{"temperature", sampling.temperature()},
                    {"max_tokens", std::min<int64_t>(sampling.max_new_tokens(), room)},
-                   {"logprobs", request.top_logprobs() == 0 ? 0 : request.top_logprobs() + 1},
+                   {"logprobs", request.top_logprobs() == 0 ? 0 : std::min(request.top_logprobs() + 1, kMostLogprobs)},
                    {"ignore_eos", true},
                    {"stop_token_ids", std::move(stop_ids)},
                    {"detokenize", false}};
   if (sampling.top_p() > 0) params["top_p"] = sampling.top_p();
   if (sampling.top_k() > 0) params["top_k"] = sampling.top_k();
   if (sampling.min_p() > 0) params["min_p"] = sampling.min_p();
-  if (context.seeds) params["seed"] = static_cast<int64_t>(sampling.seed() >> 1);  // signed there
+  // Signed there. Clients choose small seeds, so the lowest bits must count.
+  if (context.seeds) params["seed"] = static_cast<int64_t>(sampling.seed() & std::numeric_limits<int64_t>::max());
   INGOT_RETURN_IF_ERROR(AddShaping(sampling, params));
   return params;
 }
@@ -227,10 +230,10 @@ class VllmApi final : public EngineApi {
     if (data == "[DONE]") return std::nullopt;
     absl::StatusOr<value> json = base::ParseJson(data);
     if (!json.ok()) return Broken(std::string(json.status().message()));
-    if (const value* error = base::Find(*json, "error")) {
+    if (const value* error = base::Find(*json, "error"); error != nullptr && !error->is_null()) {
       // A request that is refused after its head was sent, such as a prompt that is too long, has the code here.
       const int64_t code = Integer(base::Find(*error, "code")).value_or(500);
-      return StatusOf(code < 400 ? 500 : static_cast<int>(code), base::PrintJson(*error));
+      return StatusOf(code < 400 || code > 599 ? 500 : static_cast<int>(code), base::PrintJson(*error));
     }
     const value* choices = base::Find(*json, "choices");
     if (choices == nullptr || !choices->is_array()) return Broken("it has no choices");
@@ -321,8 +324,9 @@ class VllmApi final : public EngineApi {
     if (http_status == 404 || http_status == 405) {
       return absl::FailedPreconditionError(absl::StrCat(said, "; start it with VLLM_SERVER_DEV_MODE=1"));
     }
-    if (http_status == 401)
+    if (http_status == 401) {
       return absl::FailedPreconditionError(absl::StrCat(said, "; set rollout.external.api_key_file"));
+    }
     if (http_status == 400 || http_status == 422) return absl::InvalidArgumentError(said);
     if (http_status == 429) return absl::ResourceExhaustedError(said);
     return absl::UnavailableError(said);

@@ -22,7 +22,7 @@ v1::GenerateRequest Ask() {
 
 AnswerReader::VersionOf Known() {
   return [](const std::string& label) -> std::optional<int64_t> {
-    if (label == "one") return 1;
+    if (label == "one" || label == "one again") return 1;
     if (label == "two") return 2;
     return std::nullopt;
   };
@@ -40,7 +40,7 @@ AnswerEvent Event(std::vector<int32_t> ids, ServerFinish finish = ServerFinish::
 
 // Takes two ids, and then the event.
 absl::StatusOr<v1::GenerateChunk> TakeLast(const AnswerEvent& last,
-                                           const AnswerReader::VersionRules& rules = {.sent_at = 1}) {
+                                           const AnswerReader::VersionRules& rules = {.sent_as = "one"}) {
   AnswerReader reader(Ask(), kModel, nullptr, {});
   EXPECT_TRUE(reader.Take(Event({2, 3}), 1, rules, Known()).ok());
   return reader.Take(last, 1, rules, Known());
@@ -48,12 +48,12 @@ absl::StatusOr<v1::GenerateChunk> TakeLast(const AnswerEvent& last,
 
 TEST(AnswerReader, GivesProvisionalVersionsAndThenThoseOfTheServer) {
   AnswerReader reader(Ask(), kModel, nullptr, {});
-  const auto first = reader.Take(Event({2, 3}), 1, {.sent_at = 1}, Known());
+  const auto first = reader.Take(Event({2, 3}), 1, {.sent_as = "one"}, Known());
   ASSERT_TRUE(first.ok());
   EXPECT_TRUE(first->provisional());
   EXPECT_EQ(first->versions(0).count(), 2);
   const auto last =
-      reader.Take(Event({4}, ServerFinish::kStop, {{"one", 0, 1}, {"two", 1, 3}}), 2, {.sent_at = 1}, Known());
+      reader.Take(Event({4}, ServerFinish::kStop, {{"one", 0, 1}, {"two", 1, 3}}), 2, {.sent_as = "one"}, Known());
   ASSERT_TRUE(last.ok()) << last.status();
   ASSERT_EQ(last->answer_versions_size(), 2);
   EXPECT_EQ(last->answer_versions(0).version(), 1);
@@ -67,8 +67,17 @@ TEST(AnswerReader, CountsALaterVersionsTokensAsMixedEvenFromTheFirst) {
   const auto last = TakeLast(Event({}, ServerFinish::kStop, {{"two", 0, 2}}));
   EXPECT_TRUE(last->answer_versions(0).kv_mixed());
   const auto recomputed =
-      TakeLast(Event({}, ServerFinish::kStop, {{"two", 0, 2}}), {.sent_at = 1, .keeps_cache = false});
+      TakeLast(Event({}, ServerFinish::kStop, {{"two", 0, 2}}), {.sent_as = "one", .keeps_cache = false});
   EXPECT_FALSE(recomputed->answer_versions(0).kv_mixed());
+}
+
+// After the trainer went back and made a version again, its number alone does not name the weights.
+TEST(AnswerReader, CountsOtherWeightsOfTheSameNumberAsMixed) {
+  const auto again = TakeLast(Event({}, ServerFinish::kStop, {{"one", 0, 1}, {"one again", 1, 2}}));
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_FALSE(again->answer_versions(0).kv_mixed());
+  EXPECT_EQ(again->answer_versions(1).version(), 1);
+  EXPECT_TRUE(again->answer_versions(1).kv_mixed());
 }
 
 TEST(AnswerReader, RejectsVersionsThatDoNotCoverTheAnswer) {

@@ -26,6 +26,8 @@ using testing::Seeded;
 
 std::string ExchangeRoot() { return ::testing::TempDir() + "ingot-exchange"; }
 
+constexpr char kKey[] = "0123456789abcdefghij";
+
 rollout::EngineOptions Options() {
   rollout::EngineOptions options;
   options.context_length = 200;
@@ -47,6 +49,7 @@ struct Rig {
     parts.tokenizer = std::make_shared<rollout::PieceTokenizer>(pieces);
     parts.exchange = *ExchangeFolder::Open(external.exchange, "test", testing::WriteSeed);
     parts.start_model = Seeded(0, 7);
+    parts.key = kKey;
     parts.log_path = ::testing::TempDir() + "fake-server.log";
     engine = *ExternalEngine::Create(options, external, std::move(parts));
   }
@@ -396,6 +399,83 @@ TEST(ExternalEngine, FindsOutWhatLogprobsMean) {
   const auto second = rig.engine->Generate(truncated, b.OnChunk());
   EXPECT_EQ(a.Wait(), absl::OkStatus());
   EXPECT_TRUE(absl::IsInvalidArgument(b.Wait()));
+}
+
+TEST(ExternalEngine, KeepsARequestThatTheKindOfLogprobsDecides) {
+  FakeServer server;
+  server.Fault("processed", true);
+  server.Fault("health", true);
+  Rig rig({}, Options(), server.url());
+  v1::GenerateRequest hot = Ask(5), neither = Ask(5);
+  hot.mutable_sampling()->set_temperature(0.7F);
+  neither.mutable_sampling()->set_temperature(0.7F);
+  neither.mutable_sampling()->set_top_p(0.5F);
+  Collect a, b;
+  const auto first = rig.engine->Generate(hot, a.OnChunk());
+  const auto second = rig.engine->Generate(neither, b.OnChunk());
+  EXPECT_TRUE(absl::IsInvalidArgument(b.Wait()));
+  EXPECT_EQ(rig.engine->Status()->waiting(), 1);
+  server.Fault("health", false);
+  ASSERT_EQ(rig.Share(1, 101).status(), absl::OkStatus());
+  EXPECT_EQ(a.Wait(), absl::OkStatus());
+}
+
+// An update finds that the server is gone before the keeper does.
+TEST(ExternalEngine, GivesALostServerTheTimeOfAStart) {
+  FakeServer server;
+  Rig rig({.start_s = 2}, Options(), server.url());
+  ASSERT_EQ(rig.Share(1, 101).status(), absl::OkStatus());
+  std::this_thread::sleep_for(std::chrono::milliseconds(2100));
+  server.Post("/fake/faults", object{{"pause", 1000}, {"resume", 1000}});
+  EXPECT_TRUE(absl::IsUnavailable(rig.Share(2, 102).status()));
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  EXPECT_EQ(rig.engine->fault(), absl::OkStatus());
+  server.Post("/fake/faults", object{{"pause", 0}, {"resume", 0}});
+  EXPECT_TRUE(Await([&] { return *rig.engine->LiveVersion() == 1; }));
+}
+
+// Its prefix cache may be of other weights under the same salt, such as those that a restarted run trained again.
+TEST(ExternalEngine, ClearsTheCacheOfAServerWhoseWeightsAreUnknown) {
+  const auto pauses = [](const FakeServer& server) {
+    std::vector<std::string> all;
+    for (const value& call : server.State().at("calls").as_array()) {
+      if (const std::string path(call.as_string()); path.starts_with("/pause")) all.push_back(path);
+    }
+    return all;
+  };
+  Served served;
+  ASSERT_EQ(served.rig.Share(2, 102).status(), absl::OkStatus());
+  EXPECT_THAT(pauses(served.server),
+              ::testing::ElementsAre("/pause?mode=abort&clear_cache=true", "/pause?mode=keep&clear_cache=false"));
+  served.server.Post("/fake/label", object{{"label", "someone-else"}});
+  ASSERT_TRUE(Await([&] { return pauses(served.server).size() == 3; }));
+  EXPECT_EQ(pauses(served.server)[2], "/pause?mode=abort&clear_cache=true");
+}
+
+TEST(ExternalEngine, DoesNotRepeatTheKey) {
+  Served served;
+  served.server.Fault("refuse", true);
+  Collect answer;
+  const auto request = served.rig.engine->Generate(Ask(5), answer.OnChunk());
+  const absl::Status end = answer.Wait();
+  EXPECT_TRUE(absl::IsInvalidArgument(end));
+  EXPECT_THAT(std::string(end.message()), ::testing::HasSubstr("refused Bearer"));
+  EXPECT_THAT(std::string(end.message()), ::testing::Not(::testing::HasSubstr(kKey)));
+}
+
+TEST(ExternalOptions, RejectsMixedCachesThatNoTokenWouldShow) {
+  ExternalOptions external{.salt = false};
+  EXPECT_TRUE(absl::IsInvalidArgument(external.Validate(EngineKind::kVllm)));
+  external.swap = SwapMode::kRecompute;
+  EXPECT_EQ(external.Validate(EngineKind::kVllm), absl::OkStatus());
+}
+
+TEST(ExternalEngine, ReportsAServerThatReportsLogits) {
+  FakeServer server;
+  server.Fault("logits", true);
+  Rig rig({}, Options(), server.url());
+  ASSERT_TRUE(Await([&] { return !rig.engine->fault().ok(); }));
+  EXPECT_THAT(std::string(rig.engine->fault().message()), ::testing::HasSubstr("--logprobs-mode"));
 }
 
 TEST(ExternalEngine, ReportsAServerThatCannotBeUsed) {

@@ -18,6 +18,8 @@ names. POST /fake/faults takes a JSON object of faults; each holds until it is s
   outside       true: ids are outside the vocabulary
   slow_ms       N: time per token
   processed     true: log-probs are those after the temperature
+  logits        true: alternatives have logits in place of log-probs
+  refuse        true: requests get a 400 that repeats their key
 """
 import argparse
 import hashlib
@@ -173,6 +175,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def generate(self, body):
         world, params = self.world, body["sampling_params"]
         ids = body["token_ids"]
+        if world.fault("refuse"):
+            return self.answer(400, {"error": {"message": f"refused {self.headers.get('Authorization')}"}})
         if not body["stream"]:
             return self.score(body)
         with world.lock:
@@ -243,7 +247,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         entry = {"token_id": id, "logprob": None if fault == "missing" else value, "rank": 1, "top_logprobs": []}
         heat = params["temperature"] if self.world.fault("processed") else 1
         if params.get("logprobs"):
-            entry["top_logprobs"] = [{"token_id": i, "logprob": (-1.0 - i / 8) / heat, "rank": i + 1}
+            first = 12.0 if self.world.fault("logits") else -2.0
+            entry["top_logprobs"] = [{"token_id": i, "logprob": (first - i) / heat, "rank": i + 1}
                                      for i in range(params["logprobs"])]
         return entry
 

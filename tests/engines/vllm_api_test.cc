@@ -53,10 +53,19 @@ TEST(VllmApi, WritesARequest) {
   EXPECT_EQ(params.at("stop_token_ids"), (base::json::array{9, 7, 8}));
   EXPECT_EQ(params.at("ignore_eos"), true);
   EXPECT_EQ(params.at("min_tokens"), 2);
-  EXPECT_EQ(params.at("seed"), 5);
-  EXPECT_EQ(params.at("logit_bias").at("4").to_number<double>(), -1);
+  EXPECT_EQ(params.at("seed"), 10);
+  EXPECT_EQ(params.at("logit_bias").at("4"), -1);
   EXPECT_EQ(params.at("top_k"), 5);
   EXPECT_FALSE(params.contains("stop"));
+}
+
+TEST(VllmApi, KeepsToTheServersBounds) {
+  v1::GenerateRequest request = Ask();
+  request.set_top_logprobs(20);
+  request.mutable_sampling()->set_seed((uint64_t{1} << 63) + 11);
+  const value params = BodyOf(request, {.model = kModel, .seeds = true}).at("sampling_params");
+  EXPECT_EQ(params.at("logprobs"), 20);
+  EXPECT_EQ(params.at("seed"), 11);
 }
 
 TEST(VllmApi, LeavesOutWhatIsOff) {
@@ -155,6 +164,9 @@ TEST(VllmApi, RejectsBrokenEvents) {
   }
   EXPECT_TRUE(absl::IsUnavailable(api->ReadEvent(R"({"error":{"message":"engine dead"}})").status()));
   EXPECT_TRUE(absl::IsInvalidArgument(api->ReadEvent(R"({"error":{"message":"too long","code":400}})").status()));
+  // As a 32-bit number, this code is 200.
+  EXPECT_TRUE(absl::IsUnavailable(api->ReadEvent(R"({"error":{"code":4294967496}})").status()));
+  EXPECT_TRUE(api->ReadEvent(R"({"error":null,"choices":[{"token_ids":[]}]})").ok());
 }
 
 // vLLM writes -9999 for a log-prob that is not a number or that it does not have.
