@@ -1,9 +1,13 @@
 #include "engines/exchange_folder.h"
 
 #include <absl/strings/str_format.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <filesystem>
@@ -43,6 +47,21 @@ void RemoveLeftOvers(const std::string& root, const std::string& owner) {
 }
 
 }  // namespace
+
+absl::StatusOr<base::Fd> ClaimServer(const std::string& root, const std::string& url) {
+  std::error_code error;
+  fs::create_directories(root, error);
+  if (error) return FolderError(root, error);
+  std::string name = url;
+  std::replace_if(name.begin(), name.end(), [](unsigned char c) { return !std::isalnum(c) && c != '.'; }, '_');
+  const std::string path = absl::StrCat(root, "/", name.substr(0, 200), ".lock");
+  base::Fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!file.valid()) return FolderError(path, std::error_code(errno, std::generic_category()));
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0) return file;
+  return absl::FailedPreconditionError(
+      absl::StrCat("another engine on this machine loads weights into the server at ", url, " (it holds ", path,
+                   "): stop it, or give each engine its own server in rollout.external.url"));
+}
 
 std::string VersionLabel(int64_t version, uint64_t checksum) { return absl::StrFormat("%d-%016x", version, checksum); }
 

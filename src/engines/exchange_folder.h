@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 
+#include "base/fd.h"
 #include "base/status.h"
 #include "weights/snapshot.h"
 
@@ -48,6 +49,11 @@ class ExchangeFolder {
   const std::string dir_;
   const WriteModel write_model_;
 };
+
+// Claims the server at `url` among the processes that use `root`, until the descriptor is closed. Two engines that load
+// weights into one server would record tokens of each other's versions. Returns FAILED_PRECONDITION if another engine has
+// claimed it, and UNAVAILABLE if `root` cannot be used. Engines on other machines or with another folder are not seen.
+absl::StatusOr<base::Fd> ClaimServer(const std::string& root, const std::string& url);
 
 // Names a version: its number and the checksum of its manifest, which together identify the weights.
 std::string VersionLabel(int64_t version, uint64_t checksum);

@@ -34,7 +34,12 @@ absl::StatusOr<std::unique_ptr<ExternalEngine>> ExternalEngine::Create(const rol
   if (parts.model.context_length < 2 || parts.model.vocab_size < 1) {
     return absl::InvalidArgumentError("the external engine needs the model's vocabulary and context length");
   }
+  base::Fd claim;
+  if (!external.url.empty()) {
+    INGOT_ASSIGN_OR_RETURN(claim, ClaimServer(external.exchange, external.url));
+  }
   std::unique_ptr<ExternalEngine> engine(new ExternalEngine(options, external, std::move(parts)));
+  engine->claim_ = std::move(claim);
   engine->keeper_.Post([raw = engine.get()] { raw->Tick(); });
   engine->tick_ =
       engine->keeper_.PostEvery(base::FromSeconds(external.idle_health_s), [raw = engine.get()] { raw->Tick(); });

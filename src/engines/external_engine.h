@@ -60,7 +60,8 @@ class ExternalEngine final : public rollout::ServedEngine {
   };
 
   // Returns at once; the server may take minutes to start. Requests and updates wait for it. If it cannot be used,
-  // fault() says why. Returns INVALID_ARGUMENT if an option is invalid, and errors of the exchange folder.
+  // fault() says why. Returns INVALID_ARGUMENT if an option is invalid, and errors of the exchange folder
+  // and of ClaimServer.
   static absl::StatusOr<std::unique_ptr<ExternalEngine>> Create(const rollout::EngineOptions& options,
                                                                 const ExternalOptions& external, Parts parts);
   ~ExternalEngine() override;  // calls Shutdown()
@@ -163,6 +164,7 @@ class ExternalEngine final : public rollout::ServedEngine {
   void SetFault(const absl::Status& why);
 
   // Constant after construction.
+  base::Fd claim_;  // of the server at `url`
   const rollout::EngineOptions options_;
   const ExternalOptions external_;
   const std::unique_ptr<EngineApi> api_;

@@ -470,6 +470,19 @@ TEST(ExternalOptions, RejectsMixedCachesThatNoTokenWouldShow) {
   EXPECT_EQ(external.Validate(EngineKind::kVllm), absl::OkStatus());
 }
 
+TEST(ExternalEngine, TwoEnginesNeverShareAServer) {
+  FakeServer server;
+  {
+    const base::Fd claim = *ClaimServer(ExchangeRoot(), server.url());
+    const auto second = ClaimServer(ExchangeRoot(), server.url());
+    EXPECT_TRUE(absl::IsFailedPrecondition(second.status()));
+    EXPECT_THAT(std::string(second.status().message()), ::testing::HasSubstr("its own server"));
+  }
+  Rig rig({}, Options(), server.url());
+  EXPECT_FALSE(ClaimServer(ExchangeRoot(), server.url()).ok());
+  EXPECT_TRUE(ClaimServer(ExchangeRoot(), "http://127.0.0.1:1").ok());
+}
+
 TEST(ExternalEngine, ReportsAServerThatReportsLogits) {
   FakeServer server;
   server.Fault("logits", true);
