@@ -19,7 +19,7 @@ EXAMPLES = pathlib.Path(sys.argv[1]).resolve()
 sys.path[:0] = [str(EXAMPLES / "families"), str(EXAMPLES / "agents")]
 import family  # noqa: E402
 
-TASKS = 4000
+TASKS = 1000
 
 
 def load(path):

@@ -57,7 +57,7 @@ TEST(MachineMemory, RejectsWhatDoesNotFitTogetherWithTheNumbers) {
   EXPECT_EQ(rejected.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(
       std::string(rejected.message()),
-      AllOf(HasSubstr("node engines-1 cannot hold"), HasSubstr("2 engines of"), HasSubstr("1 rank "),
+      AllOf(HasSubstr("node engines-1 does not have enough memory"), HasSubstr("2 engines of"), HasSubstr("1 rank "),
             HasSubstr("rollout.kv_cache_tokens (1000; 500 would fit)"), HasSubstr("trainer.micro_batch_tokens")));
 }
 

@@ -163,7 +163,7 @@ def check_plans(ingot):
 def check_room(ingot):
     """A run that the machine cannot hold is refused, with the numbers, before its model or the engine's cache is
     allocated."""
-    expect(ingot, {**launch_settings("crowded"), "rollout.kv_cache_tokens": 1 << 30}, "this machine cannot hold", "would fit",
+    expect(ingot, {**launch_settings("crowded"), "rollout.kv_cache_tokens": 1 << 30}, "this machine does not have enough memory", "would fit",
            command="launch", codes=(1,))
     check_thread_limits(ingot)
     argv = ingot.argv("train", {"run.name": "large", "http.port": 0, "model.hidden_size": 8192, "model.layers": 800,

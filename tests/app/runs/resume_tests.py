@@ -179,7 +179,7 @@ def case_replace(ingot):
         for command, faults, words in (("train", {"http.port": port}, [str(port), kept]),
                                        ("train", {"http.dashboard_port": port}, [str(port), kept]),
                                        ("launch", etcd, ["no member answered", kept]),
-                                       ("launch", {"rollout.kv_cache_tokens": 1 << 30}, ["cannot hold", kept])):
+                                       ("launch", {"rollout.kv_cache_tokens": 1 << 30}, ["does not have enough memory", kept])):
             code, output = ingot.run(command, {**settings, **faults})
             check(code != 0 and all(word in output for word in words), f"exit code {code}: {output}")
             now = files()
@@ -301,7 +301,7 @@ def case_replace_node(ingot):
         code, output = ingot.run("node", {
             **SHORT, "run.name": "n", "run.if_exists": "replace", "cluster.groups": json.dumps(groups), "rollout.kv_cache_tokens": 1 << 30,
             "cluster.rollout_engines": len(groups), "cluster.token_file": write_secret(ingot, "token")}, ("--group", "control"), timeout=120)
-        check(code == 1 and "cannot hold" in output, f"{code}: {output}")
+        check(code == 1 and "does not have enough memory" in output, f"{code}: {output}")
         return output
 
     output = start(beside)
