@@ -123,7 +123,7 @@ TEST_P(StoreFaultKindsTest, RejectsWritesStaysReadableAndRecoversWithTheDisk) {
     EXPECT_EQ(rejected.code(), full ? absl::StatusCode::kResourceExhausted : absl::StatusCode::kUnavailable)
         << rejected;
     EXPECT_THAT(std::string(rejected.message()), HasSubstr(dir_.path()));
-    EXPECT_THAT(std::string(rejected.message()), HasSubstr("by itself"));
+    EXPECT_THAT(std::string(rejected.message()), HasSubstr("automatically"));
     EXPECT_FALSE(store_->AppendJournal(BatchRecord(1 + round, {0})).ok());
     EXPECT_EQ(Get(*store_, "e")->calls_size(), 1 + round);
     clock_.Advance(std::chrono::seconds(2));  // the next mutation tries to recover, in vain
@@ -180,7 +180,7 @@ TEST_F(StoreFaultsTest, APoolOnAFullDiskOpensForReading) {
   EXPECT_EQ(Get(*store_, "e")->episode().task().task_id(), "task-0");
   const absl::Status rejected = store_->StoreEpisode(Open("f", 1, 0));
   EXPECT_EQ(rejected.code(), absl::StatusCode::kResourceExhausted) << rejected;
-  EXPECT_THAT(std::string(rejected.message()), HasSubstr("by itself"));
+  EXPECT_THAT(std::string(rejected.message()), HasSubstr("automatically"));
   disk_->fault = Fault::kNone;
   clock_.Advance(std::chrono::seconds(2));
   EXPECT_TRUE(store_->StoreEpisode(Open("f", 1, 0)).ok());

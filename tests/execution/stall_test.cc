@@ -147,7 +147,7 @@ TEST_F(StallTest, AFormOfTooManyPartsIsRejected) {
   };
   const std::string type = "multipart/form-data; boundary=b";
   EXPECT_EQ(ReadForm(type, form(kMaxParts))->size(), static_cast<size_t>(kMaxParts));
-  EXPECT_THAT(std::string(ReadForm(type, form(kMaxParts + 1)).status().message()), HasSubstr("over 4096 parts"));
+  EXPECT_THAT(std::string(ReadForm(type, form(kMaxParts + 1)).status().message()), HasSubstr("more than 4096 parts"));
   const E2bSandbox sandbox = Open();
   EXPECT_EQ(Ask("POST", "/files", form(100'000), With(sandbox, type)).status, 400);
   object files;

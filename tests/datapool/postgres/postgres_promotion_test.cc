@@ -283,7 +283,8 @@ absl::Status UntilDecided(const Send& send) {
   const auto end = Time::now() + std::chrono::seconds(60);
   absl::Status status;
   do status = send();
-  while (absl::IsUnavailable(status) && status.message().find("lacks") == std::string::npos && Time::now() < end);
+  while (absl::IsUnavailable(status) && status.message().find("is missing acknowledged") == std::string::npos &&
+         Time::now() < end);
   return status;
 }
 
@@ -310,7 +311,8 @@ TEST(ForkTest, AServerThatLacksAcknowledgedRecordsIsRejected) {
   const auto append = [&] { return pool->AppendCall(Append("a", 1, {Prompt({1, 2})}, {Sampled({4})})); };
   const absl::Status rejected = UntilDecided(append);
   EXPECT_TRUE(absl::IsUnavailable(rejected)) << rejected;
-  EXPECT_THAT(std::string(rejected.message()), ::testing::HasSubstr(short_of.folder() + ":5432 (timeline 2) lacks"));
+  EXPECT_THAT(std::string(rejected.message()),
+              ::testing::HasSubstr(short_of.folder() + ":5432 (timeline 2) is missing"));
   EXPECT_TRUE(absl::IsUnavailable(testing::Get(*pool, "a").status())) << "nor is it read";
   whole.Promote();
   ASSERT_TRUE(whole.ok());
@@ -351,9 +353,9 @@ TEST(ForkTest, AServerThatLacksRecordsOfOneShardIsRejectedForAll) {
   ASSERT_TRUE(standby.ok());
   const absl::Status rejected = UntilDecided([&] { return append("first", 1); });
   EXPECT_TRUE(absl::IsUnavailable(rejected)) << rejected;
-  EXPECT_THAT(
-      std::string(rejected.message()),
-      ::testing::HasSubstr(standby.folder() + ":5432 (timeline 2) is missing acknowledged records of \"ingot_pool_1\""));
+  EXPECT_THAT(std::string(rejected.message()),
+              ::testing::HasSubstr(standby.folder() +
+                                   ":5432 (timeline 2) is missing acknowledged records of \"ingot_pool_1\""));
   for (const char* id : {"first", "second"}) {
     EXPECT_TRUE(absl::IsUnavailable(testing::Get(*pool, id).status())) << "nor is it read";
   }
