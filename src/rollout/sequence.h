@@ -87,9 +87,9 @@ struct Sequence {
   size_t planned = 0;     // number of rows in the step being planned, without drafts
 
   // Speculation.
-  Draft draft;          // ids that the step being planned verifies after `tokens`
-  size_t drafter = 0;   // index of the drafter that proposed them
-  size_t accepted = 0;  // the first ones, which were sampled
+  Draft draft;               // ids that the step being planned verifies after `tokens`
+  size_t drafter = 0;        // index of the drafter that proposed them
+  size_t accepted = 0;       // the first ones, which were sampled
   bool takes_drafts = true;  // false = a draft gave NaN
   int32_t drafted_tokens = 0, accepted_tokens = 0;
 

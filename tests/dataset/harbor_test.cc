@@ -93,11 +93,10 @@ TEST_F(HarborTest, WhatSandboxesCannotGiveIsRejectedByName) {
   std::string all;
   for (const auto& rejection : read->rejected) all += rejection.name + ": " + rejection.text + "\n";
   for (const char* const line :
-       {"compose: it needs several containers", "gpu: it asks for environment.gpus",
-        "network: it asks for a network", "windows: it asks for Windows", "mcp: it asks for MCP servers",
-        "apart: its tests need a separate environment", "torn: task.toml, line ", "mute: it has no instruction.md",
-        "unjudged: it has no tests/test.sh", "tpu: it asks for environment.tpu",
-        "online: it asks for a network beyond the gateway (verifier.network_mode)",
+       {"compose: it needs several containers", "gpu: it asks for environment.gpus", "network: it asks for a network",
+        "windows: it asks for Windows", "mcp: it asks for MCP servers", "apart: its tests need a separate environment",
+        "torn: task.toml, line ", "mute: it has no instruction.md", "unjudged: it has no tests/test.sh",
+        "tpu: it asks for environment.tpu", "online: it asks for a network beyond the gateway (verifier.network_mode)",
         "collects: it runs commands between agent and tests",
         "secret: it needs an environment variable of this machine (verifier.env.KEY)",
         "relative: environment.workdir is not an absolute path"}) {

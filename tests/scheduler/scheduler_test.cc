@@ -392,7 +392,8 @@ TEST_F(SchedulerTest, AFailureOfTheInfrastructureIsTriedAgainAndDoesNotCountAgai
     EXPECT_EQ(scheduler_->Status()->stats().failed(), attempt < 3 ? 0 : 1)
         << "more than max_attempts, and then no more";
   }
-  EXPECT_THAT(std::string(scheduler_->NextBatch(Batch(0)).status().message()), HasSubstr("4 through no fault of its agent"));
+  EXPECT_THAT(std::string(scheduler_->NextBatch(Batch(0)).status().message()),
+              HasSubstr("4 through no fault of its agent"));
 }
 
 TEST_F(SchedulerTest, FailuresOfTheInfrastructureAreCountedThroughARestart) {

@@ -145,7 +145,8 @@ TEST(StartWarnings, EachNamesItsFigureAndAWayOn) {
          c.trainer.importance_cap = 2;
          c.trainer.eps_clip_high = 0.3;
        },
-       {"trainer.eps_clip_high is 0.3 but has no effect", "trainer.importance_cap is 2", "importance_cap to 0 to clip"}},
+       {"trainer.eps_clip_high is 0.3 but has no effect", "trainer.importance_cap is 2",
+        "importance_cap to 0 to clip"}},
       {"truncated samples",
        [](RunConfig& c, DataFacts&) { c.gateway.train_sampling.top_p = 0.5f; },
        {"gateway.train_sampling.top_p is 0.5", "biased", "set top_p to 1"}},

@@ -152,7 +152,8 @@ TEST_F(StartChecked, AFieldThatATermNeedsAndTasksLackIsRejected) {
   term.domains = {"search"};
   EXPECT_THAT(Warnings(), IsEmpty());
   term.domains = {"default"};
-  EXPECT_THAT(Error(), HasSubstr("1 of 2 tasks in data.tasks do not have the field 'relevant_ids'")) << "of the task without";
+  EXPECT_THAT(Error(), HasSubstr("1 of 2 tasks in data.tasks do not have the field 'relevant_ids'"))
+      << "of the task without";
   term.domains = {"serach"};
   EXPECT_THAT(Error(), HasSubstr("rewards.terms (retrieval): domains names 'serach', but no task"));
   term = {};

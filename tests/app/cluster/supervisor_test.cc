@@ -96,7 +96,8 @@ TEST_F(Supervised, ARestartedRoleIsGivenItsInputAgainAndNobodyElseIs) {
 TEST_F(Supervised, ARoleThatItsConfigurationDoesNotAllowIsNotRestarted) {
   const std::string rejected = "echo x >> " + folder_ + "/starts; echo 'ingot: no TLS' >&2; exit 2";
   EXPECT_TRUE(absl::IsAborted(Run({Role("other", rejected), Role("leader", kWaits)}).status()));
-  EXPECT_THAT(said_, HasSubstr("other exited with 2: no TLS; see " + folder_ + "/other.log; it is not restarted, because it would fail the same way"));
+  EXPECT_THAT(said_, HasSubstr("other exited with 2: no TLS; see " + folder_ +
+                               "/other.log; it is not restarted, because it would fail the same way"));
   std::ifstream starts(folder_ + "/starts");
   EXPECT_EQ(std::count(std::istreambuf_iterator<char>(starts), {}, 'x'), 1);
 }
@@ -377,8 +378,7 @@ TEST_F(Supervised, AGroupGoesOnWithoutAMemberThatKeepsDying) {
           1);
   ASSERT_TRUE(code.ok()) << code.status();
   EXPECT_EQ(*code, 7);
-  EXPECT_THAT(said_,
-              HasSubstr("b will be restarted (1 of 1)\nall of ranks ended; they are started again together"));
+  EXPECT_THAT(said_, HasSubstr("b will be restarted (1 of 1)\nall of ranks ended; they are started again together"));
   EXPECT_THAT(said_, HasSubstr("gave up b after 1 restarts; ranks continues with 2"));
 }
 

@@ -285,7 +285,8 @@ TEST_F(Certificates, WithMutualTlsAPeerThatShowsNoCertificateIsRejected) {
   // The right token, over a connection that the caller verified: without a certificate it is not enough.
   const grpc::Status rejected = ask(AccessOf(Cluster(), kToken).value());
   EXPECT_EQ(rejected.error_code(), grpc::StatusCode::UNAUTHENTICATED);
-  EXPECT_THAT(rejected.error_message(), HasSubstr("presents no certificate, but the role requires one (cluster.tls.mutual)"));
+  EXPECT_THAT(rejected.error_message(),
+              HasSubstr("presents no certificate, but the role requires one (cluster.tls.mutual)"));
   // A certificate of somebody else gets no connection.
   RpcAccess stranger = AccessOf(both, kToken).value();
   stranger.certificate = Text("other.pem");

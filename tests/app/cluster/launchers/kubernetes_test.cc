@@ -118,9 +118,8 @@ TEST(Kubernetes, AServiceStandsInFrontOfAGatewayInAnotherPodThanTheAgents) {
               Contains("gateway.public_url=http://ingot-math-1-lb.default:8080"));
 
   config.http.host = "127.0.0.1";
-  EXPECT_THAT(Fault(config),
-              HasSubstr("agents and gateway in different pods: a Service is in front of the gateway, "
-                        "and needs http.port and http.host=0.0.0.0"));
+  EXPECT_THAT(Fault(config), HasSubstr("agents and gateway in different pods: a Service is in front of the gateway, "
+                                       "and needs http.port and http.host=0.0.0.0"));
   config.gateway.public_url = "https://agents.example";
   EXPECT_EQ(Fault(config), "") << "its owner's address";
   config.gateway.public_url.clear();
