@@ -28,7 +28,7 @@ ways = {
     "pidfd_getfd": lambda pid: refused(libc.syscall(438, os.pidfd_open(pid), 0, 0)),
 }
 for pid in map(int, sys.argv[1:]):
-    for name, way in transport.items():
+    for name, way in ways.items():
         try:
             way(pid)
             print(f"open: {name} of", open(f"/proc/{pid}/comm").read().strip())
