@@ -217,7 +217,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 if state == "run" and seed == TORN:
                     world.overlap += 1
             if state != "run":
-                return self.finish(name, "abort", [], [], spans)
+                return self.end_answer(name, "abort", [], [], spans)
             if drawn and drawn == world.fault("cut"):
                 return None
             if world.fault("slow_ms"):
@@ -235,7 +235,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             spans[-1]["end"] = drawn
             finish = "stop" if id in params["stop_token_ids"] else "length" if drawn >= params["max_tokens"] else None
             if finish:
-                return self.finish(name, finish, [id], content, spans)
+                return self.end_answer(name, finish, [id], content, spans)
             self.event({"request_id": name, "choices": [{"index": 0, "token_ids": [id], "finish_reason": None,
                                                           "logprobs": {"content": content}, "weight_versions": None}]})
 
@@ -252,7 +252,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                                      for i in range(params["logprobs"])]
         return entry
 
-    def finish(self, name, reason, ids, content, spans):
+    def end_answer(self, name, reason, ids, content, spans):
         world = self.world
         spans = [dict(span) for span in spans]
         if world.fault("foreign"):

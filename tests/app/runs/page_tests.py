@@ -184,7 +184,7 @@ def check_run(ingot, folder):
     tokens = page.json(f"/api/tokens?id={episode['id']}&call={call['call']}")
     check(len(tokens["id"]) == call["context_tokens"] + call["sampled_tokens"], "the tokens of a call are not all there")
     check_alternatives(ingot, episode["id"], tokens)
-    check("tool" in "".join(tokens["text"]), f"text: {''.join(tokens['text'])[:200]}")
+    check("lookup(key)" in "".join(tokens["text"]), f"text: {''.join(tokens['text'])[:200]}")
     check(page.json("/api/episodes?text=tool&limit=5")["episodes"], "no episode has the text")
     check(page.json("/api/episodes?reward_min=2")["episodes"] == [], "an episode has a reward of 2")
     end(served)
