@@ -438,7 +438,7 @@ TEST(ExternalEngine, GivesALostServerTheTimeOfAStart) {
 TEST(ExternalEngine, ClearsTheCacheOfAServerWhoseWeightsAreUnknown) {
   const auto pauses = [](const FakeServer& server) {
     std::vector<std::string> all;
-    const object state = server.State();
+    const value state = server.State();
     for (const value& call : state.at("calls").as_array()) {
       if (const std::string path(call.as_string()); path.starts_with("/pause")) all.push_back(path);
     }
