@@ -199,7 +199,7 @@ def loss(logprobs, rollout_logprobs, advantages, mask, segments, episodes):
     y = torch.where((x.exp() > 1 + EPS) & mask, x.clamp(max=0.1), x.clip(-1, 1)) + F.softplus(x) - F.logsigmoid(x) + x ** 2 + 2 ** x
     z = (advantages - advantages.mean()) / (advantages.std(unbiased=False) + 1e-8) * mask.float()
     w = segment_mean(x, segments) + segment_sum(x.square(), episodes) + x.softmax(0) + x.cumsum(0).flip(0) + torch.logsumexp(x, 0)
-    u = x.masked_fill(x.isnan(), 0.0).nan_to_num() + torch.max(x, -x) + torch.min(x) + x.abs().sqrt().mul(0).tanh() + F.relu(x) + 1 / (1 + x.exp())
+    u = x.masked_fill(x.isnan(), 0.0).nan_to_num() + torch.max(x, -x) + torch.min(x) + (x.abs() + 1).sqrt().tanh() + F.relu(x) + 1 / (1 + x.exp())
     return -(y * z + 0.1 * w + u + (advantages >= 0).double() * x.clamp(max=float('inf'))), {'x': x, 'mean': x.mean(), 'two': torch.tensor(2.0)}
 """,
     "module_numbers": "SCALE = 0.5\ndef loss(logprobs, advantages, *, scale=SCALE, **rest):\n    return -scale * logprobs * advantages if scale > 0 else logprobs\n",
