@@ -190,24 +190,6 @@ TEST(CustomLoss, GathersACallsTokens) {
   ExpectEqual(Ask(**Make(kCentered), batch.entries()), {1, {0.5, 0, -0.5}});
 }
 
-// In -2 * float32(logprobs) * advantages, a number of Python does not make the tensor fp64, as 0.1 would show.
-TEST(CustomLoss, TakesNumbersAsPythonDoes) {
-  const std::string graph = Graph(R"({"op":"aten::_to_copy","args":{"self":{"node":0},"dtype":{"dtype":"float32"}}},)"
-                                  R"({"op":"aten::mul.Tensor","args":{"self":{"node":6},"other":0.1}},)"
-                                  R"({"op":"aten::mul.Tensor","args":{"self":{"node":2},"other":-2}},)"
-                                  R"({"op":"aten::mul.Tensor","args":{"self":{"node":7},"other":{"node":8}}})",
-                                  9);
-  const Batch batch(1);
-  double expected = 0;
-  for (size_t i = 0; i < batch.logprobs.size(); ++i) {
-    const float scaled = static_cast<float>(batch.logprobs[i]) * 0.1f;
-    expected += static_cast<double>(scaled) * -2 * batch.advantages[i] * batch.weights[i];
-  }
-  const auto made = Make(graph);
-  ASSERT_TRUE(made.ok()) << made.status();
-  EXPECT_NEAR(Ask(**made, batch.entries()).loss, expected, kRounding);
-}
-
 TEST(CustomLoss, NoTokensHaveNoLoss) {
   EXPECT_EQ(Ask(**Make(kCentered), {}).loss, 0);
   EXPECT_EQ(Ask(**Make(ExampleGraph("cispo"), "batch"), {}).loss, 0);
