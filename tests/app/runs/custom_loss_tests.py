@@ -225,7 +225,7 @@ def case_trace(ingot):
         path = folder / f"{name}.py"
         if source is not None:
             path.write_text(source)
-        if name in ("constant", "nan", "exits", "branch"):  # through the binary
+        if name in ("constant", "nan", "exits", "branch", "chatty"):  # through the binary, which bounds what is printed
             said = errors_of(ingot, custom(python, f"{path}:loss"))
             said = said.replace("error: ", "", 1)
         else:
