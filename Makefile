@@ -4,7 +4,7 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 BUILD := build/release
 
-.PHONY: smoke test tidy test-agents test-loggers test-page test-tokenizers test-torch check build binary configure setup format bundle wheel deb cuda gpu-check clean
+.PHONY: smoke test tidy test-agents test-engines test-loggers test-page test-tokenizers test-torch check build binary configure setup format bundle wheel deb cuda gpu-check clean
 
 smoke: binary
 	/usr/bin/python3 -m compileall -q examples/agents

@@ -70,9 +70,10 @@ void Bind(base::Schema& schema, RecipeOptions& o) {
   schema.Field(
       "command", &o.command,
       "argv; templates: ${base_url} ${api_key} ${task} ${task.FIELD} ${task_id} ${episode_id} ${workdir} ${home} "
-      "${cwd} ${mcp.servers} ${mcp.gemini} ${mcp.opencode} ${mcp.codex}; ${json:NAME} is each as JSON, quoted; "
+      "${cwd} ${mcp.servers} ${mcp.gemini} ${mcp.opencode} ${mcp.codex}; ${json:NAME} inserts each as a JSON string; "
       "${config_dir} works in every key");
-  schema.Field("env", &o.env, "environment variables (templates) added to HOME, OPENAI_BASE_URL, OPENAI_API_KEY, ...");
+  schema.Field("env", &o.env,
+               "environment variables, with templates, in addition to HOME, OPENAI_BASE_URL, OPENAI_API_KEY, ...");
   schema.Field("inherit_env", &o.inherit_env, "variables copied from ingot's own environment");
   schema.Field("files", &o.files, "files to create in ${workdir}: path to a template for the content");
   schema.List("mcp", &o.mcp, "MCP servers of the agent, available in files: as ${mcp.servers}");

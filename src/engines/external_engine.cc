@@ -213,7 +213,6 @@ absl::Status ExternalEngine::Install(const std::shared_ptr<const weights::Snapsh
     if (stopping_) return ShuttingDown();
     if (!live_.has_value()) return absl::UnavailableError("the rollout server ended while it took the weights");
     sending_ = true;
-    lost_ = false;
     suspect_ = false;
     swapped_in_ = times;
     swapped_at_ = clock_.Now();

@@ -139,6 +139,7 @@ absl::Status CheckLogprobs(const v1::GenerateRequest& request, LogprobKind kind)
 
 absl::Status CheckSupported(const v1::GenerateRequest& request) {
   if (request.forced_ids_size() > 0) return Unsupported("forced_ids", "the server cannot force ids");
+  if (request.first_index() > 0) return Unsupported("first_index", "the server cannot continue a call");
   if (request.placeholders_size() > 0) return Unsupported("placeholders", "Ingot sends the server text alone");
   if (request.record_routes()) return Unsupported("record_routes", "Ingot does not read the server's experts yet");
   return absl::OkStatus();

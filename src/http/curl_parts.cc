@@ -17,15 +17,15 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr size_t kMostHead = 256 * 1024;  // limit on all of a response's heads together
-constexpr long kAskFirstMs = 300;         // for servers that do not respond to Expect
+constexpr size_t kMaxHead = 256 * 1024;  // limit on all of a response's heads together
+constexpr long kAskFirstMs = 300;        // for servers that do not respond to Expect
 
 // Starts over when another head arrives, because the previous one was an interim response such as 100 Continue.
 size_t OnHeader(char* data, size_t size, size_t count, void* context) {
   auto& transfer = *static_cast<Transfer*>(context);
   const std::string line(data, size * count);
   transfer.head_bytes += line.size();
-  transfer.too_large = transfer.head_bytes > kMostHead;
+  transfer.too_large = transfer.head_bytes > kMaxHead;
   if (transfer.too_large) return 0;
   const size_t colon = line.find(':');
   if (line.starts_with("HTTP/")) {

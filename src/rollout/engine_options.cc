@@ -7,7 +7,8 @@ namespace ingot::rollout {
 void Bind(base::Schema& schema, EngineOptions& o) {
   for (const char* removed : {"max_stop_strings", "max_stop_bytes"}) schema.Renamed(removed, "");
   schema.Field("record_routes", &o.record_routes,
-               "record which experts drew each id, for trainer.replay_routes; two bytes per expert, layer and token");
+               "record the experts that computed each token, for trainer.replay_routes; uses two bytes per expert, "
+               "layer, and token");
   schema.Field("record_alternatives", &o.record_alternatives,
                "record this many of the most likely tokens, with their log-probs, for each sampled token, for the run "
                "page and `ingot inspect --alternatives`; about 7 bytes per alternative; 0: none",

@@ -10,7 +10,7 @@ namespace ingot::rollout {
 
 namespace {
 
-constexpr float kNever = -std::numeric_limits<float>::infinity();
+constexpr float kExcluded = -std::numeric_limits<float>::infinity();
 constexpr float kMaxPenalty = 2, kMaxBias = 100, kMinRepetition = 0.01f, kMaxRepetition = 100;
 
 absl::Status CheckPenalty(const char* field, float value) {
@@ -64,7 +64,7 @@ LogitShaper::LogitShaper(const v1::SamplingParams& params, std::span<const int32
       held_draws_(params.min_new_tokens()),
       held_ids_(stop_ids.begin(), stop_ids.end()) {
   for (const auto& [id, bias] : params.logit_bias()) {
-    if (bias != 0) bias_.emplace_back(id, bias <= -kMaxBias ? kNever : bias * inverse_temperature_);
+    if (bias != 0) bias_.emplace_back(id, bias <= -kMaxBias ? kExcluded : bias * inverse_temperature_);
   }
   if (repetition_ != 1) repeated_.insert(prompt_ids.begin(), prompt_ids.end());
 }
@@ -98,7 +98,7 @@ void LogitShaper::Shape(float log_normalizer, std::span<float> row) {
   for (const int32_t id : held_ids_) {
     if (held_draws_ <= 0) break;
     if (id < 0 || static_cast<size_t>(id) >= row.size()) continue;
-    row[id] = kNever;
+    row[id] = kExcluded;
     bias_acted_ = true;
   }
 }

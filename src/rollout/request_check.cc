@@ -30,6 +30,27 @@ absl::Status CheckStops(const v1::SamplingParams& sampling, bool has_tokenizer) 
   return absl::OkStatus();
 }
 
+absl::Status CheckIds(const char* field, const google::protobuf::RepeatedField<int32_t>& ids, int64_t vocab_size) {
+  for (const int32_t id : ids) {
+    if (id >= 0 && id < vocab_size) continue;
+    return absl::InvalidArgumentError(absl::StrCat(field, " has ", id, ", outside the vocabulary of ", vocab_size));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckContinued(const v1::GenerateRequest& request) {
+  const int64_t first = request.first_index();
+  if (first == 0) return absl::OkStatus();
+  const int64_t most = std::min<int64_t>(request.prompt_ids_size(), request.sampling().max_new_tokens());
+  if (first < 0 || first >= most) {
+    return absl::InvalidArgumentError(absl::StrCat("first_index is ", first, "; it must be 0 to ", most - 1,
+                                                   ", fewer than prompt_ids and max_new_tokens"));
+  }
+  const int64_t forced = request.forced_ids_size();
+  if (forced == 0 || first < forced) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("first_index is ", first, " of ", forced, " forced_ids"));
+}
+
 absl::Status CheckSize(const v1::GenerateRequest& request, const RequestLimits& limits) {
   const int64_t prompt = request.prompt_ids_size();
   if (request.score_ids() > 0 ? prompt > limits.context_length : prompt >= limits.context_length) {
@@ -38,7 +59,8 @@ absl::Status CheckSize(const v1::GenerateRequest& request, const RequestLimits& 
                                                    limits.context_length));
   }
   // The last sampled token is never computed.
-  const int64_t most = std::min<int64_t>(prompt + request.sampling().max_new_tokens(), limits.context_length) - 1;
+  const int64_t end = prompt - request.first_index() + request.sampling().max_new_tokens();
+  const int64_t most = std::min<int64_t>(end, limits.context_length) - 1;
   if (most > limits.kv_tokens) {
     return absl::InvalidArgumentError(absl::StrCat("prompt_ids (", prompt, ") and max_new_tokens (",
                                                    request.sampling().max_new_tokens(), ") need ", most,
@@ -60,10 +82,11 @@ absl::Status CheckScored(const v1::GenerateRequest& request) {
     return absl::InvalidArgumentError("score_ids needs a temperature above 0");
   }
   if (request.forced_ids_size() == 0 && request.top_logprobs() == 0 && !request.sampling().has_grammar() &&
-      request.sampling().stop_size() == 0) {
+      request.sampling().stop_size() == 0 && request.first_index() == 0) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError("score_ids excludes forced_ids, top_logprobs, a grammar and stop strings");
+  return absl::InvalidArgumentError(
+      "score_ids excludes forced_ids, first_index, top_logprobs, a grammar and stop strings");
 }
 
 }  // namespace
@@ -71,16 +94,9 @@ absl::Status CheckScored(const v1::GenerateRequest& request) {
 absl::Status CheckRequest(const v1::GenerateRequest& request, const RequestLimits& limits) {
   if (request.prompt_ids_size() == 0)
     return absl::InvalidArgumentError("prompt_ids is empty; it needs at least one id");
-  for (const int32_t id : request.prompt_ids()) {
-    if (id >= 0 && id < limits.vocab_size) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("prompt_ids has ", id, ", outside the vocabulary of ", limits.vocab_size));
-  }
-  for (const int32_t id : request.forced_ids()) {
-    if (id >= 0 && id < limits.vocab_size) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("forced_ids has ", id, ", outside the vocabulary of ", limits.vocab_size));
-  }
+  INGOT_RETURN_IF_ERROR(CheckIds("prompt_ids", request.prompt_ids(), limits.vocab_size));
+  INGOT_RETURN_IF_ERROR(CheckIds("forced_ids", request.forced_ids(), limits.vocab_size));
+  INGOT_RETURN_IF_ERROR(CheckIds("draft_ids", request.draft_ids(), limits.vocab_size));
   if (const std::string fault = base::PlaceholdersFault(request.placeholders(), request.prompt_ids_size());
       !fault.empty()) {
     return absl::InvalidArgumentError(fault);
@@ -88,6 +104,7 @@ absl::Status CheckRequest(const v1::GenerateRequest& request, const RequestLimit
   INGOT_RETURN_IF_ERROR(ValidateSampling(request.sampling()));
   INGOT_RETURN_IF_ERROR(ValidateShaping(request.sampling(), limits.vocab_size));
   INGOT_RETURN_IF_ERROR(CheckStops(request.sampling(), limits.has_tokenizer));
+  INGOT_RETURN_IF_ERROR(CheckContinued(request));
   INGOT_RETURN_IF_ERROR(CheckSize(request, limits));
   if (request.top_logprobs() < 0 || request.top_logprobs() > kMaxTopLogprobs) {
     return absl::InvalidArgumentError(

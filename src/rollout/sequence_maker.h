@@ -29,11 +29,7 @@ class SequenceMaker {
   absl::StatusOr<std::unique_ptr<Sequence>> Make(const v1::GenerateRequest& request);
 
  private:
-  absl::Status Check(const v1::GenerateRequest& request) const;
-  absl::Status CheckStops(const v1::SamplingParams& sampling) const;
-  static absl::Status CheckScored(const v1::GenerateRequest& request);
-  static absl::Status CheckContinued(const v1::GenerateRequest& request);
-  absl::Status CheckSize(const v1::GenerateRequest& request) const;
+  RequestLimits Limits() const;
   // Adds the parts that watch or change sampling.
   absl::Status AddGuards(const v1::GenerateRequest& request, Sequence* sequence);
   absl::Status AddConstraint(const v1::Grammar& grammar, Sequence* sequence);

@@ -196,10 +196,7 @@ class TorchRunner final : public ModelRunner {
   int64_t vocab_size() const override { return config_.vocab_size; }
   int64_t context_length() const override { return config_.max_position_embeddings; }
   const std::vector<int32_t>& eos_ids() const override { return eos_ids_; }
-  int64_t max_weight_bytes() const override {
-    const int64_t tied_head = config_.tie_word_embeddings ? config_.vocab_size * config_.hidden_size : 0;
-    return (config_.ParameterCount() + tied_head) * static_cast<int64_t>(sizeof(float));
-  }
+  int64_t max_weight_bytes() const override { return MaxWeightBytes(config_); }
   // A recurrent layer's state has no rows.
   bool can_take_back() const override { return config_.recurrent.layers.empty(); }
   void BindThread() override { kernels::UseThreads(threads_); }

@@ -14,10 +14,10 @@ absl::Status Require(bool holds, const std::string& what) {
 
 void BindObjective(base::Schema& schema, TrainerOptions& o) {
   schema.Choice("preset", &o.preset, PresetNames(),
-                "a published recipe: sets the trainer's keys that neither file nor command line sets");
+                "published recipe, which sets those trainer keys that neither the file nor the command line sets");
   schema.Choice("objective", &o.objective, ObjectiveNames(), "the policy loss; custom: trainer.custom.function");
   schema.Section("custom", o.custom);
-  schema.Field("eps_clip_low", &o.eps_clip_low, "importance ratios below 1 - this are clipped; >= 1: never",
+  schema.Field("eps_clip_low", &o.eps_clip_low, "importance ratios below 1 - eps_clip_low are clipped; >= 1: never",
                base::NotNegative());
   schema.Field("eps_clip_high", &o.eps_clip_high, "importance ratios above 1 + eps_clip_high are clipped",
                base::Positive());

@@ -186,7 +186,7 @@ absl::StatusOr<value> RunIndex::Compared(const Query& query) {
 
 absl::StatusOr<value> RunIndex::Curves(const Query& query) {
   INGOT_ASSIGN_OR_RETURN(const IndexedRun run, Find(query.Text("run")));
-  INGOT_ASSIGN_OR_RETURN(const CurveWish wish, CurveWish::Of(query));
+  INGOT_ASSIGN_OR_RETURN(const CurveQuery curve_query, CurveQuery::Of(query));
   INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<Rows> rows, RowsOf(run.folder));
   object curves;
   for (const std::string& name : curve_query.names)

@@ -54,7 +54,7 @@ TEST(VllmApi, WritesARequest) {
   EXPECT_EQ(params.at("ignore_eos"), true);
   EXPECT_EQ(params.at("min_tokens"), 2);
   EXPECT_EQ(params.at("seed"), 10);
-  EXPECT_EQ(params.at("logit_bias").at("4"), -1);
+  EXPECT_EQ(params.at("logit_bias").at("4").to_number<double>(), -1);
   EXPECT_EQ(params.at("top_k"), 5);
   EXPECT_FALSE(params.contains("stop"));
 }

@@ -16,7 +16,7 @@ absl::StatusOr<view::OpenedRun> OpenedRuns::Of(const std::string& folder) {
   }
   if (found != kept_.end()) kept_.erase(found);
   INGOT_ASSIGN_OR_RETURN(view::OpenedRun run, open_(folder));
-  if (kept_.size() >= kMostOpen) DropOldest();
+  if (kept_.size() >= kMaxOpen) DropOldest();
   kept_[folder] = {config, run, ++uses_};
   return run;
 }

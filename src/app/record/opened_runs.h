@@ -17,7 +17,7 @@ class OpenedRuns {
  public:
   using Open = std::function<absl::StatusOr<view::OpenedRun>(const std::string& folder)>;
 
-  static constexpr size_t kMostOpen = 12;  // pools with their files; an index draws up to eight runs
+  static constexpr size_t kMaxOpen = 12;  // pools with their files; an index draws up to eight runs
 
   explicit OpenedRuns(Open open) : open_(std::move(open)) {}
 

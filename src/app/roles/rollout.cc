@@ -24,7 +24,6 @@ absl::Status RunRollout(const RoleContext& context) {
                                           absl::StrCat(context.dir.logs(), "/", name, "-server.log")));
   std::vector<std::unique_ptr<grpc::Service>> services;
   services.push_back(rollout::NewRolloutService(*engine));
-  const std::string name = RoleName("rollout", context.index);
   INGOT_ASSIGN_OR_RETURN(const WeightTransport transport, TransportOf(context.config.weights.transports, name));
   if (transport == WeightTransport::kBroadcast) {
     services.push_back(NewWeightGroupService(*engine, engine->codec(), SeatOf(context)));

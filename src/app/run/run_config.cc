@@ -36,15 +36,14 @@ void BindRun(base::Schema& schema, RunConfig& config) {
                 "what to do if the run exists: fail, replace it, or resume it");
   schema.Field("run.seed", &config.seed, "seed of everything random: weights, task order, sampling, shuffling");
   schema.Choice("run.log_level", &config.log_level, {"trace", "debug", "info", "warn", "error"},
-                "least level in the log file; warnings also go to the terminal");
-  schema.Field(
-      "python", &config.python,
-      "the Python that runs your reward functions and traces your loss; empty: the active environment's, or python3");
-  schema.Choice("device", &config.device, {"auto", "cpu", "cuda"}, "where to compute; auto: CUDA if there is a device");
-  schema.Choice(
-      "numerics", &config.numerics, {"fast", "exact"},
-      "agreement of the trainer's log-probs with rollout's: fast, to rounding (fp32: 1e-5); exact, to the bit, "
-      "in merged trees too, on the CPU, fp32 and bf16");
+                "lowest level in the log file; warnings also go to the terminal");
+  schema.Field("python", &config.python,
+               "Python interpreter for your reward functions and loss; empty: the active environment's, or python3");
+  schema.Choice("device", &config.device, {"auto", "cpu", "cuda"},
+                "device to compute on; auto: CUDA if there is a device");
+  schema.Choice("numerics", &config.numerics, {"fast", "exact"},
+                "how closely the trainer's log-probs match rollout's: fast: up to rounding (fp32: 1e-5); exact: to the "
+                "bit, including merged trees, only on the CPU with fp32 or bf16");
   schema.Field("compute.threads", &config.total_threads,
                "compute threads of rollout and trainer together; 0: all cores", base::NotNegative());
   schema.Field("compute.rollout_threads", &config.rollout_threads,

@@ -100,12 +100,16 @@ void ChatCall::Take(const absl::StatusOr<v1::GenerateChunk>& chunk) {
   const auto ends = delivery_->EndsAfter(generation_);
   // The one id after the tool call is the end of the turn. (Complete drops the handle, which stops the engine.)
   const bool whole = generation_.finish == v1::FINISH_STOP && generation_.size() <= ends.value_or(0) + 1;
-  if (engine_error_.ok() && ends.has_value() && !whole) generation_.StopAfter(*ends);
+  // An answer with provisional versions ends early only after the engine has confirmed them.
+  const bool early = ends.has_value() && !whole && !generation_.provisional;
+  if (engine_error_.ok() && early) generation_.StopAfter(*ends);
 }
 
 std::optional<v1::GenerateRequest> ChatCall::Resume(const absl::Status& error) {
   // A set of engines has tried them all before the first id. Without a new id since, none can take the call.
   if (!absl::IsUnavailable(error) || backend().text != nullptr || !generation_.grew_since_ask()) return std::nullopt;
+  // Engines of other projects cannot continue a call.
+  if (generation_.provisional) return std::nullopt;
   const int kept = setup_.request->stream ? generation_.size() : delivery_->read_tokens();
   const auto& ids = generation_.segment.token_ids();
   v1::GenerateRequest request = EngineRequest();

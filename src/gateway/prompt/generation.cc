@@ -31,6 +31,25 @@ void Generation::KeepFirst(int count) {
   if (count == 0) times.clear_first_token_unix_ns();
 }
 
+// Checks that all of a call's ids have the same number of alternatives.
+bool Generation::AlternativesFit(const v1::GenerateChunk& chunk) const {
+  const int32_t each =
+      tree::AlternativesPerId(chunk.token_ids_size(), chunk.alternative_ids_size(), chunk.alternative_logprobs_size());
+  return each >= 0 && (size() == 0 || chunk.token_ids().empty() || each == tree::AlternativesPerId(segment));
+}
+
+// Checks that the versions of the whole answer are given exactly if a chunk was provisional, and cover it.
+bool Generation::AnswerVersionsFit(const v1::GenerateChunk& chunk) const {
+  if (chunk.finish() == v1::FINISH_UNSPECIFIED) return chunk.answer_versions().empty();
+  if (chunk.answer_versions().empty()) return !provisional && !chunk.provisional();
+  int64_t covered = 0;
+  for (const v1::VersionRun& run : chunk.answer_versions()) {
+    if (run.count() <= 0) return false;
+    covered += run.count();
+  }
+  return covered == size() + chunk.token_ids_size();
+}
+
 absl::Status Generation::Append(const v1::GenerateChunk& chunk, int64_t now_unix_ns) {
   if (!std::exchange(grew_, true)) KeepFirst(kept_);
   const int count = chunk.token_ids_size();

@@ -36,6 +36,8 @@ struct Generation {
  private:
   void KeepFirst(int count);
   bool RoutesFit(const v1::GenerateChunk& chunk) const;
+  bool AlternativesFit(const v1::GenerateChunk& chunk) const;
+  bool AnswerVersionsFit(const v1::GenerateChunk& chunk) const;
 
   int64_t asked_unix_ns_ = 0;  // when the last engine was asked; 0 = times.queued_unix_ns
   int kept_ = 0;               // ids of earlier engines

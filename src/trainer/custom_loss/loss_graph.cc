@@ -91,7 +91,7 @@ absl::StatusOr<c10::IValue> ArgumentOf(const value& given, const c10::Argument& 
       return c10::IValue(number.toDouble());
     case c10::TypeKind::NumberType:
       return c10::IValue(number);
-    case c10::TypeKind::TensorType:  // as for `x + 1` in Python, the number does not change the type of the result
+    case c10::TypeKind::TensorType:  // as in Python's 2 * x: its type yields to the other tensor's
       return c10::IValue(at::native::wrapped_scalar_tensor(number));
     default:
       break;

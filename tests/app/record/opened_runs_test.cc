@@ -50,15 +50,15 @@ TEST_F(OpenedRunsTest, AFailureIsNotKept) {
 
 TEST_F(OpenedRunsTest, TheRunThatWasNotUsedForLongestIsClosed) {
   const std::string first = Folder("first", "");
-  for (size_t i = 0; i < OpenedRuns::kMostOpen; ++i) {
+  for (size_t i = 0; i < OpenedRuns::kMaxOpen; ++i) {
     EXPECT_TRUE(runs_.Of(first).ok());
     EXPECT_TRUE(runs_.Of(Folder("run" + std::to_string(i), "")).ok());
   }
-  EXPECT_EQ(opens_, 1 + static_cast<int>(OpenedRuns::kMostOpen));
+  EXPECT_EQ(opens_, 1 + static_cast<int>(OpenedRuns::kMaxOpen));
   EXPECT_TRUE(runs_.Of(first).ok());
-  EXPECT_EQ(opens_, 1 + static_cast<int>(OpenedRuns::kMostOpen));
+  EXPECT_EQ(opens_, 1 + static_cast<int>(OpenedRuns::kMaxOpen));
   EXPECT_TRUE(runs_.Of(Folder("run0", "")).ok());
-  EXPECT_EQ(opens_, 2 + static_cast<int>(OpenedRuns::kMostOpen));
+  EXPECT_EQ(opens_, 2 + static_cast<int>(OpenedRuns::kMaxOpen));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 
 #include "app/run/run_config.h"
@@ -28,18 +29,22 @@ absl::StatusOr<LoadedConfig> Load(const std::string& text, const std::vector<std
 }
 
 TEST(ConfigDir, IsTheAbsoluteFolderOfTheFileForItsValuesAndForOverrides) {
-  const auto loaded = Load(
-      "data:\n  tasks: \"${config_dir}/tasks.jsonl\"\nagents:\n  recipes:\n    - name: a\n      command: "
-      "[\"${config_dir}/agent\"]\n",
-      {"run.root=${config_dir}/runs"});
+  const std::string folder = absl::StrCat(testing::TempDir(), "config_dir_", ::getpid());
+  std::filesystem::create_directory(folder);
+  std::ofstream(folder + "/run.yaml") << R"(
+data: {tasks: "${config_dir}/tasks.jsonl"}
+agents: {recipes: [{name: a, command: ["${config_dir}/agent"]}]}
+)";
+  const auto loaded = LoadRunConfig(folder + "/run.yaml", {"run.root=${config_dir}/runs"});
+  std::filesystem::remove_all(folder);
   ASSERT_TRUE(loaded.ok()) << loaded.status();
-  const std::string folder = ConfigDir(testing::TempDir() + "/run.yaml");
   EXPECT_EQ(loaded->config->tasks, folder + "/tasks.jsonl");
   EXPECT_EQ(loaded->config->agents.recipes[0].command[0], folder + "/agent");
-  EXPECT_EQ(loaded->config->root, folder + "/runs");
-  EXPECT_THAT(loaded->schema.EffectiveYaml(), HasSubstr("visible: [\"" + folder + "\"]"));
   EXPECT_EQ(loaded->config->datapool.path, folder + "/runs/run/pool");
-  EXPECT_THAT(ConfigDir("demo/../run.yaml"), ConfigDir("run.yaml"));
+  EXPECT_THAT(loaded->schema.EffectiveYaml(), HasSubstr("visible: [" + folder + "]"))
+      << "for agents, in launched roles too";
+  EXPECT_THAT(Load(loaded->schema.EffectiveYaml())->schema.EffectiveYaml(), loaded->schema.EffectiveYaml());
+  EXPECT_EQ(ConfigDir("demo/../run.yaml"), ConfigDir("run.yaml"));
   EXPECT_EQ(ConfigDir("/a/b/run.yaml"), "/a/b");
 }
 
@@ -244,10 +249,9 @@ TEST(Verifiers, AnOptionIsOfItsKindsAlone) {
     EXPECT_NE(LoadVerifier(wrong, options).message().find("this option needs a verifier of kind"), std::string::npos)
         << wrong;
   }
-  EXPECT_EQ(
-      LoadVerifier("{kind: exact, math: {workers: 3}}", options).message(),
-      "run.yaml:1: verifier.math.workers: this option needs a verifier of kind math, but this one has kind exact "
-      "(in agents.recipes[0])");
+  EXPECT_EQ(LoadVerifier("{kind: exact, math: {workers: 3}}", options).message(),
+            "run.yaml:1: verifier.math.workers: this option needs a verifier of kind math, but this one has kind exact "
+            "(in agents.recipes[0])");
   for (const char* right :
        {"{kind: exact, ignore_case: true}", "{kind: math, math: {workers: 3}, expected: x}",
         "{kind: json_field, field: a, tolerance: 1}", "{kind: command, command: [a], timeout_s: 5}",

@@ -217,6 +217,12 @@ TEST(CustomLoss, NamesWhatIsWrongWithAGraph) {
               HasSubstr("aten::neg has no argument more"));
   EXPECT_THAT(MessageOf(Graph(R"({"op":"aten::cumsum","args":{"self":{"node":0},"dim":0.5}})", 6)),
               HasSubstr("dim cannot be a number"));
+  EXPECT_THAT(MessageOf(Graph(R"({"op":"aten::neg","args":{"self":"x"}})", 6)), HasSubstr("is not a number"));
+  EXPECT_THAT(
+      MessageOf(Graph(R"({"op":"aten::_softmax","args":{"self":{"node":0},"dim":0.5,"half_to_float":false}})", 6)),
+      HasSubstr("its argument dim cannot be a number"));
+  EXPECT_THAT(MessageOf(Graph(R"({"op":"aten::index_select","args":{"self":{"node":0},"dim":0,"index":99}})", 6)),
+              HasSubstr("does not exist yet"));
   for (const char* at : {"6", "7", "-1", "1.5", "null", "1e30"}) {  // itself, a later one, and none
     EXPECT_THAT(MessageOf(Graph(absl::StrCat(R"({"op":"aten::neg","args":{"self":{"node":)", at, "}}}"), 6)),
                 HasSubstr("does not exist yet"));

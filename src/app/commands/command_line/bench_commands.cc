@@ -148,8 +148,8 @@ std::vector<Command> BenchCommands() {
        {{"attention", "tree attention, compared with torch's matrix product and attention", DeclareBenchAttention},
         {"rollout", "prefill and decoding of a model folder by the rollout engine", DeclareBenchRollout},
         {"speculation", "the rollout engine with and without speculative decoding", DeclareBenchSpeculation},
-        {"tree", "the whole training step with and without trees, compared with its bound", DeclareBenchTree},
-        {"sandbox", "starts of commands in sandboxes of this machine's strongest isolation level, compared with crun",
+        {"tree", "a whole training step with and without trees, compared with its theoretical bound", DeclareBenchTree},
+        {"sandbox", "starting commands in sandboxes with this machine's strongest isolation level, compared with crun",
          DeclareBenchSandbox}},
        true},
   };

@@ -9,6 +9,7 @@
 #include "app/cluster/launchers/slurm.h"
 #include "app/commands/run/run_command.h"
 #include "app/models/kept_tokenizer.h"
+#include "app/run/kept_loss.h"
 #include "app/run/kept_template.h"
 #include "app/run/resume_check.h"
 #include "app/run/run_dir.h"
@@ -32,6 +33,7 @@ absl::StatusOr<RunDir> PrepareJob(const RunArgs& args, const LoadedConfig& loade
   if (dir.existed()) INGOT_RETURN_IF_ERROR(CheckResumable(loaded, dir));
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", loaded.schema.EffectiveYaml()));
   INGOT_RETURN_IF_ERROR(KeepChatTemplate(config.model, dir));
+  INGOT_RETURN_IF_ERROR(KeepLoss(config.trainer, dir));
   INGOT_RETURN_IF_ERROR(KeepTokenizer(dir.path(), config.model.path, text));
   INGOT_RETURN_IF_ERROR(KeepCommand(dir, CommandOf("launch", args)));
   INGOT_RETURN_IF_ERROR(dir.WriteFile(job.file, file));

@@ -26,6 +26,7 @@
 #include "app/record/run_view.h"
 #include "app/roles/agents_substrate.h"
 #include "app/run/full_disk.h"
+#include "app/run/kept_loss.h"
 #include "app/run/kept_template.h"
 #include "app/run/resume_check.h"
 #include "app/run/run_dir.h"
@@ -174,6 +175,7 @@ class LocalLauncher final : public RunLauncher {
     if (dir_->existed()) INGOT_RETURN_IF_ERROR(CheckResumable(loaded_, *dir_));
     INGOT_RETURN_IF_ERROR(dir_->WriteFile("config.yaml", loaded_.schema.EffectiveYaml()));
     INGOT_RETURN_IF_ERROR(KeepChatTemplate(config_.model, *dir_));
+    INGOT_RETURN_IF_ERROR(KeepLoss(config_.trainer, *dir_));
     INGOT_RETURN_IF_ERROR(KeepTokenizer(dir_->path(), config_.model.path, text_));
     INGOT_RETURN_IF_ERROR(KeepCommand(*dir_, CommandOf("launch", args_)));
     if (TrainerAlone(config_)) return absl::OkStatus();

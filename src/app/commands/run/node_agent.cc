@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "app/checks/custom_loss_check.h"
 #include "app/checks/machine_memory.h"
 #include "app/checks/nodes_check.h"
 #include "app/cluster/access/run_secrets.h"
@@ -29,6 +30,7 @@
 #include "app/record/run_metrics.h"
 #include "app/record/run_view.h"
 #include "app/run/full_disk.h"
+#include "app/run/kept_loss.h"
 #include "app/run/kept_template.h"
 #include "app/run/process.h"
 #include "app/training/weight_transports.h"
@@ -156,6 +158,7 @@ class Agent {
     if (endpoint.ok()) probes_ = *std::move(endpoint);
     if (!endpoint.ok()) INGOT_LOG(warn, "probes get no answer: {}", std::string(endpoint.status().message()));
     if (drives_ && !InJob()) INGOT_RETURN_IF_ERROR(KeepChatTemplate(config_.model, *dir_));
+    if (drives_ && !InJob()) INGOT_RETURN_IF_ERROR(TraceLossForRoles());
     if (drives_ && !InJob()) INGOT_RETURN_IF_ERROR(KeepCommand(*dir_, command_));
     INGOT_RETURN_IF_ERROR(CheckMemory());
     if (drives_ && !InJob()) INGOT_RETURN_IF_ERROR(KeepTokenizer(dir_->path(), config_.model.path, text_));
@@ -172,6 +175,12 @@ class Agent {
                            }));
     if (served.page != nullptr) Print("page " + served.page->NewLink());
     return served;
+  }
+
+  // The trainer's ranks read the trace from the run's folder.
+  absl::Status TraceLossForRoles() {
+    INGOT_ASSIGN_OR_RETURN(loaded_.config->trainer.custom.graph, CheckCustomLoss(config_));
+    return KeepLoss(config_.trainer, *dir_);
   }
 
   absl::Status CheckMemory() {

@@ -55,7 +55,7 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
         "cluster.trainer_ranks is ", config.cluster.trainer_ranks,
         ": `ingot train` is one process and trains on one rank; use `ingot launch`, or --set cluster.trainer_ranks=1"));
   }
-  INGOT_ASSIGN_OR_RETURN(const RunCheck check, CheckRun(config, AskedBy::kTrain));
+  INGOT_ASSIGN_OR_RETURN(const RunCheck check, CheckRun(config, RequestedBy::kTrain));
   loaded.config->trainer.custom.graph = check.loss_graph;
   const ModelSetup& model = check.model;
   INGOT_RETURN_IF_ERROR(CheckRunPool(config, args.resume));
