@@ -220,7 +220,7 @@ def check_faults(ingot, folder):
     broken = pathlib.Path(folder) / "nothing"
     broken.mkdir()
     for place, words in ((broken, "it has no config.yaml; give"), (broken / "none", "it does not exist; give"),
-                         (pathlib.Path(ingot.source) / ingot.config, "it is a file; give"), (folder, "holds 2 runs; give one")):
+                         (pathlib.Path(ingot.source) / ingot.config, "it is a file; give"), (folder, "contains 2 runs; give one")):
         for command in ("report", "inspect") if place == folder else ("view", "report", "inspect"):  # view shows its runs
             done = ingot.call(command, place, timeout=30)
             check(done.returncode == 2 and "is not a run folder: " in done.stderr and words in done.stderr, done.stderr)
