@@ -241,7 +241,7 @@ def check_damage(ingot, folder):
                 change(file)
 
     damages = {
-        "is gone": lambda run: (run / "config.yaml").unlink(),
+        "is missing": lambda run: (run / "config.yaml").unlink(),
         "malformed YAML": lambda run: (run / "config.yaml").write_text("run: ["),
         "there is no pool": lambda run: (run / "pool/shard-0").rename(run / "pool/shard-7"),
         "is damaged": lambda run: each(run / "pool", ("*.sst", "MANIFEST*"), lambda file: os.truncate(file, 10)),
