@@ -56,7 +56,7 @@ void ChatCall::Ask(v1::GenerateRequest request) {
   int ask = 0;
   {
     base::MutexLock lock(mu_);
-    ask = ++asks_;
+    ask = asks_;
   }
   // The callback must not own the call because the call owns the handle, which owns the callback.
   const auto on_chunk = [weak = weak_from_this(), ask](absl::StatusOr<v1::GenerateChunk> chunk) {
@@ -118,6 +118,7 @@ std::optional<v1::GenerateRequest> ChatCall::Resume(const absl::Status& error) {
   request.set_first_index(kept);
   request.mutable_draft_ids()->Add(ids.begin() + kept, ids.end());
   generation_.AskAgain(kept, UnixNow());
+  ++asks_;  // so that an Ask which is still returning does not store the lost engine's handle
   if (handle_ != nullptr) lost_handles_.push_back(std::move(handle_));
   ++core_.counters.resumed;
   INGOT_LOG(warn, "call {} of episode {} lost its engine after {} ids and continues on another one: {}", setup_.call_id,

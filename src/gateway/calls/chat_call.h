@@ -114,7 +114,7 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   absl::Status abort_ ABSL_GUARDED_BY(mu_);    // why the call was aborted; OK = not aborted
   absl::Status engine_error_ ABSL_GUARDED_BY(mu_);
   bool delivers_ ABSL_GUARDED_BY(mu_) = false;  // kDone with an answer
-  int asks_ ABSL_GUARDED_BY(mu_) = 0;           // engines asked; only the last one's chunks count
+  int asks_ ABSL_GUARDED_BY(mu_) = 0;           // times it was asked again; only the last chunks count
   std::unique_ptr<rollout::Client::Request> handle_ ABSL_GUARDED_BY(mu_);
   // Of engines that are gone. Not destroyed within their own OnChunk.
   std::vector<std::unique_ptr<rollout::Client::Request>> lost_handles_ ABSL_GUARDED_BY(mu_);
