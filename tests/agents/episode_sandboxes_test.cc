@@ -81,7 +81,7 @@ TEST_F(EpisodeSandboxesTest, AnImageThatTheTaskNamesElsewhereFailsWhetherItIsThe
     auto ground = Ground(sandbox::IsolationLevel::kNamespaces);
     if (ground == nullptr) GTEST_SKIP() << "images need namespaces";
     if (is_there) std::filesystem::create_directories(root_ + "/task-ep0");
-    ExpectOfInfrastructure("task", "names nothing in a folder", std::move(ground));
+    ExpectOfInfrastructure("task", "is not in a folder", std::move(ground));
   }
 }
 
@@ -135,12 +135,12 @@ TEST_F(EpisodeSandboxesTest, ADiskThatIsFullFailsTheEpisodeAsInfrastructureEvenI
     recipe().on_crash = recipe().on_flood = fate;
     for (const char* const code : {"0", "1"}) {
       recipe().command = {"/bin/sh", "-c", absl::StrCat("cat /dev/zero > fill; echo 42; exit ", code)};
-      ExpectOfInfrastructure("disk", "disk of agents.work_root was full", Ground(sandbox::IsolationLevel::kProcess));
+      ExpectOfInfrastructure("disk", "agents.work_root's disk was full", Ground(sandbox::IsolationLevel::kProcess));
     }
   }
   recipe().command = {"/bin/sh", "-c", "echo 42"};
   recipe().setup = {{{"/bin/sh", "-c", "cat /dev/zero > fill"}}};
-  ExpectOfInfrastructure("disk", "disk of agents.work_root was full", Ground(sandbox::IsolationLevel::kProcess));
+  ExpectOfInfrastructure("disk", "agents.work_root's disk was full", Ground(sandbox::IsolationLevel::kProcess));
   umount2(options_.work_root.c_str(), MNT_DETACH);
 }
 
@@ -282,12 +282,12 @@ TEST_F(EpisodeSandboxesTest, FilesThatTheVerifierSandboxCannotHaveAreTheAgentsFa
     if (reward != nullptr) *reward = episodes.rewards().at("ep0").reward();
     return episodes.ends()[0];
   };
-  const auto failed = end("fail", absl::DataLossError("cannot take over 'f'"), nullptr);
+  const auto failed = end("fail", absl::DataLossError("cannot take ownership of 'f'"), nullptr);
   EXPECT_EQ(failed.state(), v1::EPISODE_FAILED);
   EXPECT_EQ(failed.cause(), "crash");
-  EXPECT_THAT(failed.detail(), HasSubstr("cannot take over 'f'"));
+  EXPECT_THAT(failed.detail(), HasSubstr("cannot take ownership of 'f'"));
   double reward = -1;
-  const auto zero = end("zero", absl::DataLossError("cannot take over 'f'"), &reward);
+  const auto zero = end("zero", absl::DataLossError("cannot take ownership of 'f'"), &reward);
   EXPECT_EQ(zero.state(), v1::EPISODE_FINISHED);
   EXPECT_EQ(reward, 0);
   EXPECT_EQ(end("zero", absl::ResourceExhaustedError("no space"), nullptr).state(), v1::EPISODE_INFRASTRUCTURE_FAILED);

@@ -191,7 +191,7 @@ TEST_F(EpisodeServersTest, AServerElsewhereThatCannotBeAskedFailsTheEpisodeAtOnc
   server_.headers = {{"X Key", "v"}};
   const EpisodeReport report = Run();
   EXPECT_EQ(report.cause, "mcp");
-  EXPECT_THAT(report.detail, HasSubstr("'X Key' is not a header name"));
+  EXPECT_THAT(report.detail, HasSubstr("'X Key' is not a valid header name"));
   EXPECT_THAT(report.detail, Not(HasSubstr("no response within"))) << "it is not asked again";
 }
 

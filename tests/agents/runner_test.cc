@@ -305,7 +305,7 @@ TEST_F(RunnerTest, AFailingCleanupChangesNothing) {
 
 TEST_F(RunnerTest, ATaskWithoutAFieldThatATemplateNamesFails) {
   recipe().env = {{"Q", "${task.question}"}};
-  ExpectFailure("task", "env.Q: the task has nothing at ${task.question}: its fields are text, answer");
+  ExpectFailure("task", "env.Q: the task has no value at ${task.question}: its fields are text, answer");
 }
 
 TEST_F(RunnerTest, AMalformedPayloadFails) {
