@@ -58,7 +58,7 @@ def import_torch():
         import torch
         return torch
     except Exception as error:
-        raise Fault(f"the interpreter {sys.executable} cannot import torch ({error}): install torch there, or name an interpreter that "
+        raise Fault(f"the interpreter {sys.executable} cannot import torch ({error}): install torch there, or set an interpreter that "
                     "has it with the key `python`")
 
 
@@ -231,7 +231,7 @@ def arguments_of(function, given):
         if parameter.name in given and parameter.kind != parameter.POSITIONAL_ONLY:
             taken[parameter.name] = given[parameter.name]
         elif parameter.default is parameter.empty:
-            raise Fault(f"its argument {parameter.name} does not exist; there are: {', '.join(given)}")
+            raise Fault(f"it takes an argument {parameter.name}, which does not exist; available: {', '.join(given)}")
     return taken
 
 
@@ -245,7 +245,7 @@ def metrics_of(graph, given, tokens):
         raise Fault(f"the second result must be a dictionary of at most {MOST_METRICS} metrics")
     for name in given:
         if not isinstance(name, str) or not METRIC_NAME.fullmatch(name):
-            raise Fault(f"the metric {name!r} must be named by letters, digits, and _.-, at most 64 of them")
+            raise Fault(f"the metric {name!r} must have a name of letters, digits, and _.-, at most 64 characters long")
     return {name: graph.index_of(value, f"the metric {name}", tokens, ([tokens], [])) for name, value in given.items()}
 
 

@@ -129,10 +129,10 @@ TEST_F(StartChecked, ARunOnAPartOfAHarborFolderSaysSo) {
   ASSERT_TRUE(check.ok()) << check.status();
   EXPECT_THAT(DescribeCheck(*check), StartsWith("ok: 1 task of 3, 1 recipe "));
   EXPECT_THAT(check->warnings,
-              ElementsAre(AllOf(StartsWith("data.tasks: 1 of 3 tasks of " + config_.tasks + " run here"),
-                                HasSubstr("the first rejected is ill: environment.healthcheck"))));
+              ElementsAre(AllOf(StartsWith("data.tasks: 1 of 3 tasks of " + config_.tasks + " can run here"),
+                                HasSubstr("the first rejected task is ill: environment.healthcheck"))));
   fs::remove_all(folder_ + "/h/good");
-  EXPECT_THAT(Error(), HasSubstr("none of its 2 tasks runs here"));
+  EXPECT_THAT(Error(), HasSubstr("none of its 2 tasks can can run here"));
 }
 
 TEST_F(StartChecked, AFieldThatOnlyHeldOutTasksLackIsFound) {

@@ -119,7 +119,7 @@ TEST_F(GiveUpTest, AJudgeThatAnswersNonsenseEndsTheRun) {
   const absl::Status over = Next();
   EXPECT_EQ(over.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(over.message()),
-              HasSubstr("the reward term 'judge' has judged nothing in 3 groups in a row"));
+              HasSubstr("the reward term 'judge' has scored no episode in 3 consecutive groups"));
   EXPECT_THAT(std::string(over.message()), HasSubstr("I would rather not say."));
   EXPECT_EQ(handler_.asked, 3 * 2 * 2) << "each episode twice";
 }

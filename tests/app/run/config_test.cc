@@ -313,7 +313,7 @@ TEST(RunConfig, VariablesOfTheTemplateAreCheckedByName) {
   for (const char* name : {"messages", "tools", "add_generation_prompt", "eos_token"}) {
     EXPECT_THAT(
         std::string(Load(kAgents, {absl::StrCat("gateway.template_variables={", name, ": 1}")}).status().message()),
-        HasSubstr(absl::StrCat("gateway: template_variables: '", name, "' is set by the renderer")));
+        HasSubstr(absl::StrCat("gateway: template_variables: '", name, "' is set when chat templates are rendered")));
   }
   EXPECT_THAT(std::string(Load(kAgents, {"gateway.template_variables={enable-thinking: 1}"}).status().message()),
               HasSubstr("is not a variable name"));

@@ -203,7 +203,7 @@ def case_unstarted(ingot):
         code, output = ingot.run(command, {**settings, **cold}, timeout=120)
         check(code == 1, f"exit code {code}: {output}")
         ended = output.strip().splitlines()[-1]
-        for words in ("the run is given up", "setup[0] (sh) exited with 7; stderr ends: no disk"):
+        for words in ("ending the run", "setup[0] (sh) exited with 7; stderr ends: no disk"):
             check(words in ended, f"'{words}' is missing in: {ended}")
         check(time.monotonic() - started < 60, f"{command} took {time.monotonic() - started:.0f} s")
 
@@ -218,7 +218,7 @@ def case_unstarted(ingot):
         code, output = ingot.run("train", {"run.name": name}, timeout=120)
         ended = output.strip().splitlines()[-1]
         # One that fails while the run is being given up counts too.
-        failed = re.search(r"(\d+) episodes in a row have failed in their set-up", ended)
+        failed = re.search(r"(\d+) consecutive episodes have failed in setup", ended)
         check(code == 1 and failed and 16 <= int(failed[1]) <= 20, f"exit code {code}: {output}")
         check({"crashing": "crash: ", "unverified": "verifier: "}[name] in ended, ended)
         spent = ingot.inspect(name, "--limit", "10000").count(" failed ")
@@ -232,13 +232,13 @@ def case_unstarted(ingot):
     equal = {"run.name": "equal", "scheduler.max_drops_per_batch": 0, "scheduler.give_up_equal": 5}
     code, output = ingot.run("train", equal, timeout=120)
     ended = output.strip().splitlines()[-1]
-    check(code == 1 and "the run is given up" in ended and "all of their samples earned 0;" in ended, output)
-    check("2 groups in a row were dropped" in output and "after 5 the run ends" in output, output)
+    check(code == 1 and "ending the run" in ended and "all of their samples earned 0;" in ended, output)
+    check("2 consecutive groups were dropped" in output and "after 5 the run ends" in output, output)
 
     # The agent dies of a clear refusal, which stands beside its crash.
     ingot.config = "configs/smoke.yaml"
     code, output = ingot.run("train", {**cold, "run.name": "short", "model.context_length": 40}, timeout=120)
-    check(code == 1 and "the run is given up" in output, f"exit code {code}: {output}")
+    check(code == 1 and "ending the run" in output, f"exit code {code}: {output}")
     check("the gateway's last rejection: 400 context_length_exceeded: " in output.strip().splitlines()[-1], output)
     listed = [line.split()[0] for line in ingot.inspect("short").splitlines() if " failed " in line]
     shown = ingot.inspect("short", listed[0])

@@ -139,7 +139,7 @@ FAULTS = {
     "nameless": ("def other(logprobs): return -logprobs\n", "has no function loss"),
     "syntax": ("def loss(logprobs):\n    return -\n", "SyntaxError"),
     "raises": ("def loss(logprobs):\n    raise ValueError('boom')\n", "ValueError: boom"),
-    "argument": ("def loss(logprobs, returns):\n    return -logprobs\n", "its argument returns does not exist; there are: logprobs, "),
+    "argument": ("def loss(logprobs, returns):\n    return -logprobs\n", "it takes an argument returns, which does not exist; available: logprobs, "),
     "none": ("def loss(logprobs):\n    -logprobs\n", "its result is None"),
     "number": ("def loss(logprobs):\n    return 3\n", "its result is of type int"),
     "mean": ("def loss(logprobs):\n    return -logprobs.mean()\n", "has the shape [] for T = 11 tokens"),
@@ -178,7 +178,7 @@ FAULTS = {
     "function": ("import torch\nclass Own(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x): return x * 2\n    @staticmethod\n"
                  "    def backward(ctx, g): return g\ndef loss(logprobs):\n    return -Own.apply(logprobs)\n", "function.py:8: the loss computes gradients itself"),
     "grad": ("import torch\ndef loss(logprobs):\n    return -torch.autograd.grad(logprobs.sum(), logprobs)[0]\n", "grad.py:3: the loss computes gradients itself"),
-    "metric": ("def loss(logprobs):\n    return -logprobs, {'a b': logprobs}\n", "the metric 'a b' must be named by"),
+    "metric": ("def loss(logprobs):\n    return -logprobs, {'a b': logprobs}\n", "the metric 'a b' must have a name of"),
     "metrics": ("def loss(logprobs):\n    return -logprobs, [logprobs]\n", "the second result must be a dictionary"),
     "swallowed": ("def loss(logprobs):\n    try:\n        return -logprobs.sort()[0]\n    except Exception:\n        return -logprobs\n", "swallowed.py:3: the operation sort"),
     "exits": ("import os\nos._exit(4)\n", "exited with 4 without a trace"),

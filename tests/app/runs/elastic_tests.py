@@ -102,7 +102,7 @@ def case_gateways(ingot):
               "each call continues the one before it")
         check(tree["episode"]["gateway"].startswith("gateway-1:") and tree["episode"]["gatewayToken"] == "2",
               f"the episode's gateway: {tree['episode'].get('gateway')} {tree['episode'].get('gatewayToken')}")
-        check("continues at another gateway" in (folder / "logs/gateway.log").read_text(), "the first gateway was not told")
+        check("continues on another gateway" in (folder / "logs/gateway.log").read_text(), "the first gateway was not told")
         launch.send_signal(signal.SIGTERM)
         output, _ = launch.communicate(timeout=120)
         check(launch.returncode in (0, 1, 130), f"exit code {launch.returncode}: {output}")

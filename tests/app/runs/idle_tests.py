@@ -60,7 +60,7 @@ def pss(pid):
 
 
 def value(metrics, name):
-    """A figure of /metrics; 0 while it is not there."""
+    """A figure of /metrics; 0 while it does not exist."""
     try:
         connection = http.client.HTTPConnection("ingot", timeout=60)
         connection.sock = socket.socket(socket.AF_UNIX)

@@ -300,7 +300,7 @@ def check_supervised(ingot, folder):
     report = folder / "files.html"
     done = ingot.call("report", folder / "launched-files", report)
     text = report.read_text() if report.exists() else ""
-    check(done.returncode == 0 and "Supervised loss" in text and "Accuracy of preferences" in text and "no agents" in text, done)
+    check(done.returncode == 0 and "Supervised loss" in text and "Preference accuracy" in text and "no agents" in text, done)
     done = ingot.call("compare", folder / "files", folder / "launched-files")
     check(done.returncode == 0 and f"files: {len(rows)} supervised steps, loss " in done.stdout, done)
     for command in (("inspect",), ("export", folder / "x.jsonl", "--as", "sft")):

@@ -291,7 +291,7 @@ def case_registry(ingot, folder):
     registry.shutdown()
     registry.server_close()
     last = content("a:first")
-    check(last[0] == "three" and "the copy pulled last" in last[2], last)
+    check(last[0] == "three" and "the most recently pulled copy" in last[2], last)
     check(content(f"a@{lists[0]}")[0] == "one", "a pinned name needs no registry")
     for name in ("a:third", f"a@{moved}"):
         code, _, errors = image(name)
@@ -344,7 +344,7 @@ def case_harbor(ingot, folder):
         skip(done.stderr)
     lines = set(done.stdout.splitlines())
     print(done.stdout, done.stderr)
-    for line in ("refused card: it asks for environment.gpus", "ok good", "wrong unsolved: its solution gets reward 0, not 1",
+    for line in ("refused card: it requires environment.gpus", "ok good", "wrong unsolved: its solution gets reward 0, not 1",
                  "wrong free: doing nothing gets reward 1, not 0", "wrong peeks: its solution gets reward 0, not 1", "ok armed", "ok named",
                  "wrong installs: its tests check files that the solution changed outside the work folder: set "
                  "verifier_sandbox: changed in recipes", "wrong sick: healthcheck (exit 4) exited with 4, 2 times",

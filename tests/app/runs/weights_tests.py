@@ -55,7 +55,7 @@ def case_broadcast(ingot, moto):
                                           "weights.transport": "broadcast"})
     launch = ingot.start("launch", settings)
     log = pathlib.Path(ingot.folder) / "sent/logs/trainer.log"
-    grouped = "by broadcast to 2 engines"
+    grouped = "broadcast to 2 engines"
     wait_until(lambda: log.exists() and grouped in log.read_text(), "a group of two engines", launch)
     wait_for_rows(ingot, launch, "sent", 2)
     os.kill(role_process(launch, "rollout-1"), signal.SIGKILL)

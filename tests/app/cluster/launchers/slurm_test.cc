@@ -173,7 +173,7 @@ TEST(RunHere, GivesTheOutputOrTheError) {
   EXPECT_FALSE(RunHere({"/no/such/program"}).ok());
   const absl::Status late = RunWithin(std::chrono::milliseconds(50), {"/bin/sleep", "1000"}).status();
   EXPECT_TRUE(absl::IsDeadlineExceeded(late)) << late;
-  EXPECT_THAT(std::string(late.message()), HasSubstr("/bin/sleep has not ended within 50 ms, and was killed"));
+  EXPECT_THAT(std::string(late.message()), HasSubstr("/bin/sleep did not end within 50 ms and was killed"));
 }
 
 // Slurm as a list of the states that squeue shows one after the other: lines of ID|STATE|REASON|SCRIPT.

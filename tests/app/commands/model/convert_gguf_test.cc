@@ -115,7 +115,7 @@ TEST_F(ConvertGgufTest, KeepsTheTemplateForTools) {
             "tools: [1]");
   Model().Text("tokenizer.chat_template.../x", "x").Write(dir_ + "/bad.gguf");
   EXPECT_THAT(std::string(ConvertGguf(dir_ + "/bad.gguf", dir_ + "/bad", "fp32").status().message()),
-              HasSubstr("has a name that is no file's"));
+              HasSubstr("has a name that cannot be a file name"));
   EXPECT_FALSE(std::filesystem::exists(dir_ + "/bad"));
 }
 
