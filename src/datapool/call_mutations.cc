@@ -93,7 +93,7 @@ absl::Status AddContinued(Database::Batch& batch, const GroupSegments& segments,
   }
   if (absl::IsNotFound(summary.status())) {
     return absl::FailedPreconditionError(
-        absl::StrCat("call '", call.call_id(), "' continues call '", parent, "', which its episode does not hold"));
+        absl::StrCat("call '", call.call_id(), "' continues call '", parent, "', which is not in its episode"));
   }
   INGOT_RETURN_IF_ERROR(summary.status());
   if (call.continued_segments() > static_cast<int64_t>(summary->sampled_tokens.size())) {
@@ -139,8 +139,8 @@ absl::StatusOr<PreparedCall> PrepareCall(const v1::AppendCallRequest& request) {
     const v1::Segment& segment = request.segments(i);
     const std::string key = tree::SegmentKey(segment);
     if (!named.contains(key)) {
-      return absl::InvalidArgumentError(absl::StrCat("segments[", i, "] (", base::Hex(key), ") is not named by call '",
-                                                     request.call().call_id(), "'"));
+      return absl::InvalidArgumentError(absl::StrCat("segments[", i, "] (", base::Hex(key),
+                                                     ") is not referenced by call '", request.call().call_id(), "'"));
     }
     prepared.segments[key] = {{segment.token_ids_size(), segment.source() == v1::SOURCE_SAMPLED},
                               DeterministicBytes(segment)};

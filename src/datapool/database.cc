@@ -18,9 +18,9 @@ absl::StatusOr<std::unique_ptr<Database>> OpenDatabase(const StoreOptions& optio
 }
 
 absl::Status AnotherSchema(const std::string& place, const std::string& schema) {
-  return absl::FailedPreconditionError(
-      absl::StrCat(place, " was made with schema '", schema, "', this version of ingot has '", kSchema,
-                   "' and reads no other: open it with the version of ingot that made it, or choose another path"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      place, " was created with schema '", schema, "', but this version of ingot has '", kSchema,
+      "' and cannot read any other: open it with the version of ingot that created it, or choose another path"));
 }
 
 absl::Status CheckSchema(Database& database, const std::string& place, const std::string& layout, bool read_only) {
@@ -31,8 +31,8 @@ absl::Status CheckSchema(Database& database, const std::string& place, const std
       if (*schema != kSchema) return AnotherSchema(place, *schema);
       INGOT_ASSIGN_OR_RETURN(const std::string stored_layout, reader->Get(kMeta, "layout"));
       if (stored_layout == layout) return absl::OkStatus();
-      return absl::FailedPreconditionError(absl::StrCat(place, " was made as ", stored_layout, ", not as ", layout,
-                                                        ": set the number of shards it was made with"));
+      return absl::FailedPreconditionError(absl::StrCat(place, " was created as ", stored_layout, ", not as ", layout,
+                                                        ": set the number of shards that it was created with"));
     }
     if (!absl::IsNotFound(schema.status())) return schema.status();
     bool empty = true;

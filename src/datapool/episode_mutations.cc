@@ -45,7 +45,7 @@ absl::Status CheckRewardedCalls(Database::Batch& batch, const std::string& episo
     if (!key.ok() && !absl::IsNotFound(key.status())) return key.status();
     if (!key.ok() || !std::string_view(*key).starts_with(prefix)) {
       return absl::NotFoundError(
-          absl::StrCat("episode '", episode_id, "' holds no call '", call_id, "' that could earn a reward"));
+          absl::StrCat("episode '", episode_id, "' has no call '", call_id, "' that can be rewarded"));
     }
   }
   return absl::OkStatus();
@@ -73,8 +73,8 @@ absl::Status CheckRoom(const v1::Episode& stored, const v1::Episode& rewarded, c
 // Returns the error for a request that arrives after later requests because its writer had given up on it.
 absl::Status LateReward(const v1::Episode& stored, int64_t number) {
   return absl::FailedPreconditionError(absl::StrCat(Describe(stored), " keeps its rewards: request ", number,
-                                                    " came late, number ", stored.reward_number(),
-                                                    " is stored already; post the reward again"));
+                                                    " was late, because number ", stored.reward_number(),
+                                                    " is already stored; post the reward again"));
 }
 
 bool HasOutcome(const v1::Episode& episode) { return episode.has_reward() || !episode.call_rewards().empty(); }
@@ -192,7 +192,7 @@ absl::Status StageStoreEpisode(Database::Batch& batch, v1::PoolStatusResponse& c
   const absl::StatusOr<v1::Episode> stored = LoadOpening(batch, episode.episode_id());
   if (stored.ok()) {
     if (Opening(*stored) == Opening(episode)) return absl::OkStatus();
-    return absl::AlreadyExistsError(Describe(*stored) + " is in the pool with other content");
+    return absl::AlreadyExistsError(Describe(*stored) + " is already in the pool with different content");
   }
   if (!absl::IsNotFound(stored.status())) return stored.status();
   // Serving episodes have no samples, so they never fence each other.
@@ -248,8 +248,8 @@ absl::Status StageStoreEnd(Database::Batch& batch, const v1::StoreEndRequest& re
     if (request.state() == v1::EPISODE_FENCED) return absl::OkStatus();
     return absl::FailedPreconditionError(Describe(stored) + " is fenced: " + stored.detail());
   }
-  return absl::AlreadyExistsError(
-      absl::StrCat(Describe(stored), " has ended as ", v1::EpisodeState_Name(stored.state()), " with other content"));
+  return absl::AlreadyExistsError(absl::StrCat(Describe(stored), " has already ended as ",
+                                               v1::EpisodeState_Name(stored.state()), " with different content"));
 }
 
 absl::Status StageTakeOverEpisode(Database::Batch& batch, const v1::TakeOverEpisodeRequest& request) {
@@ -276,7 +276,7 @@ absl::Status StageStoreGrades(Database::Batch& batch, const v1::StoreGradesReque
   for (const auto& [episode_id, grade] : request.grades()) {
     INGOT_ASSIGN_OR_RETURN(v1::Episode episode, LoadProgress(batch, episode_id));
     if (episode.ref().group_id() != request.group_id() || episode.purpose() != request.purpose()) {
-      return absl::FailedPreconditionError(absl::StrCat(Describe(episode), " is not of group ", request.group_id()));
+      return absl::FailedPreconditionError(absl::StrCat(Describe(episode), " is not in group ", request.group_id()));
     }
     if (episode.state() != v1::EPISODE_FINISHED) {
       return absl::FailedPreconditionError(
@@ -284,7 +284,7 @@ absl::Status StageStoreGrades(Database::Batch& batch, const v1::StoreGradesReque
     }
     if (episode.has_grade()) {
       if (DeterministicBytes(episode.grade()) == DeterministicBytes(grade)) continue;
-      return absl::AlreadyExistsError(Describe(episode) + " has another grade");
+      return absl::AlreadyExistsError(Describe(episode) + " already has a different grade");
     }
     INGOT_RETURN_IF_ERROR(CheckRewardedCalls(batch, episode_id, grade.call_rewards()));
     *episode.mutable_grade() = grade;

@@ -67,7 +67,7 @@ inline absl::Status CheckGateway(const v1::Episode& progress, int64_t token) {
 }
 
 inline absl::Status NoSuchEpisode(const std::string& episode_id) {
-  return absl::NotFoundError("episode '" + episode_id + "' is not in the pool: it was never opened, or trimmed");
+  return absl::NotFoundError("episode '" + episode_id + "' is not in the pool: it was never opened, or it was trimmed");
 }
 
 template <typename Source>

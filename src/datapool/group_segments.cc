@@ -8,7 +8,7 @@ namespace ingot::datapool {
 namespace {
 
 absl::Status Lost(const std::string& key) {
-  return absl::DataLossError("segment " + base::Hex(key) + " is gone from the pool");
+  return absl::DataLossError("segment " + base::Hex(key) + " is no longer in the pool");
 }
 
 }  // namespace
@@ -30,7 +30,7 @@ absl::Status GroupSegments::CheckContent(const std::string& key, std::string_vie
   if (absl::IsNotFound(stored.status())) return Lost(key);
   INGOT_RETURN_IF_ERROR(stored.status());
   if (*stored == bytes) return absl::OkStatus();
-  return absl::AlreadyExistsError("segment " + base::Hex(key) + " is stored with other content");
+  return absl::AlreadyExistsError("segment " + base::Hex(key) + " is already stored with different content");
 }
 
 void GroupSegments::Add(const std::string& key, const SegmentInfo& info, const std::string& bytes) {

@@ -203,7 +203,7 @@ absl::StatusOr<v1::Group> ShardedPool::GetGroup(const v1::GetGroupRequest& reque
   if (request.purpose() != v1::PURPOSE_SERVE) {
     return ShardOfGroup(request.purpose(), request.group_id()).GetGroup(request);
   }
-  return absl::InvalidArgumentError("episodes that serve are in no group");
+  return absl::InvalidArgumentError("served episodes do not belong to a group");
 }
 
 absl::StatusOr<v1::ListEpisodesResponse> ShardedPool::ListEpisodes(const v1::ListEpisodesRequest& request) {

@@ -135,7 +135,7 @@ absl::StatusOr<v1::EpisodeTree> Store::GetEpisode(const v1::GetEpisodeRequest& r
 absl::StatusOr<v1::Group> Store::GetGroup(const v1::GetGroupRequest& request) {
   if (request.group_id() < 0) return absl::InvalidArgumentError(absl::StrCat("group_id is ", request.group_id()));
   if (request.purpose() == v1::PURPOSE_SERVE) {
-    return absl::InvalidArgumentError("episodes that serve are in no group");
+    return absl::InvalidArgumentError("served episodes do not belong to a group");
   }
   return impl_->Read([&](const Database::Reader& reader) { return ReadGroup(reader, request); });
 }

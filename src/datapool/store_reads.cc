@@ -55,7 +55,7 @@ absl::StatusOr<v1::EpisodeTree> LoadTree(const Database::Reader& reader, const s
     const absl::StatusOr<std::string> stored = reader.Get(kSegments, group + key);
     if (absl::IsNotFound(stored.status())) {
       return absl::DataLossError("segment " + base::Hex(key) + " of episode '" + episode_id +
-                                 "' is gone from the pool");
+                                 "' is no longer in the pool");
     }
     INGOT_RETURN_IF_ERROR(stored.status());
     INGOT_ASSIGN_OR_RETURN((*tree.mutable_segments())[base::Hex(key)],
@@ -103,8 +103,8 @@ absl::StatusOr<v1::Group> ReadGroup(const Database::Reader& reader, const v1::Ge
     return true;
   }));
   if (newest.empty()) {
-    return absl::NotFoundError(
-        absl::StrCat("group ", request.group_id(), " is not in the pool: no sample was opened, or it was trimmed"));
+    return absl::NotFoundError(absl::StrCat("group ", request.group_id(),
+                                            " is not in the pool: no sample was opened, or the group was trimmed"));
   }
   v1::Group group;
   group.set_group_id(request.group_id());

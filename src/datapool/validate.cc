@@ -55,7 +55,7 @@ std::string FieldWithoutUtf8(const google::protobuf::Message& message) {
 absl::Status ValidateStrings(const google::protobuf::Message& message) {
   const std::string field = FieldWithoutUtf8(message);
   if (field.empty()) return absl::OkStatus();
-  return Invalid(absl::StrCat(field, " is not UTF-8: the record could not be read again"));
+  return Invalid(absl::StrCat(field, " is not UTF-8, so the record could not be read back"));
 }
 
 template <typename Map>
@@ -146,7 +146,7 @@ absl::Status ValidateCall(const v1::Call& call) {
 
 absl::Status ValidateSampled(const v1::Segment& segment) {
   const int ids = segment.token_ids_size();
-  if (!segment.placeholders().empty()) return Invalid("a sampled segment carries placeholders");
+  if (!segment.placeholders().empty()) return Invalid("a sampled segment has placeholders");
   if (segment.routes().size() % (2 * static_cast<size_t>(ids)) != 0) {
     return Invalid(absl::StrCat(segment.routes().size(), " bytes of routes for ", ids, " token_ids"));
   }
@@ -182,11 +182,11 @@ absl::Status ValidateSegment(const v1::Segment& segment) {
   if (segment.source() == v1::SOURCE_SAMPLED) return ValidateSampled(segment);
   if (segment.source() != v1::SOURCE_PROMPT) return Invalid("source is neither PROMPT nor SAMPLED");
   if (!segment.logprobs().empty() || !segment.versions().empty()) {
-    return Invalid("a prompt segment carries logprobs or versions");
+    return Invalid("a prompt segment has logprobs or versions");
   }
-  if (!segment.routes().empty()) return Invalid("a prompt segment carries routes");
+  if (!segment.routes().empty()) return Invalid("a prompt segment has routes");
   if (!segment.alternative_ids().empty() || !segment.alternative_logprobs().empty()) {
-    return Invalid("a prompt segment carries alternatives");
+    return Invalid("a prompt segment has alternatives");
   }
   const std::string fault = base::PlaceholdersFault(segment.placeholders(), segment.token_ids_size());
   return fault.empty() ? absl::OkStatus() : Invalid(fault);
@@ -202,7 +202,7 @@ absl::Status ValidateStoreEpisode(const v1::StoreEpisodeRequest& request) {
   if (episode.gateway_token() < 0) return Invalid(absl::StrCat("gateway_token is ", episode.gateway_token()));
   if (!v1::EpisodePurpose_IsValid(episode.purpose())) return Invalid(absl::StrCat("purpose is ", episode.purpose()));
   if (episode.state() != v1::EPISODE_OPEN && episode.state() != v1::EPISODE_UNSPECIFIED) {
-    return Invalid("an episode opens as OPEN; StoreEnd ends it");
+    return Invalid("a new episode must be OPEN; StoreEnd ends it");
   }
   INGOT_RETURN_IF_ERROR(ValidateRewards(episode));
   return ValidateStrings(request);
@@ -240,12 +240,12 @@ absl::Status ValidateStoreReward(const v1::StoreRewardRequest& request) {
 absl::Status ValidateStoreEnd(const v1::StoreEndRequest& request) {
   INGOT_RETURN_IF_ERROR(ValidateId("episode_id", request.episode_id()));
   if (!tree::IsEnd(request.state())) {
-    return Invalid("an episode ends as FINISHED, FAILED, INFRASTRUCTURE_FAILED, FENCED or FORKED");
+    return Invalid("an episode ends as FINISHED, FAILED, INFRASTRUCTURE_FAILED, FENCED, or FORKED");
   }
   if (request.has_unless_rewarded()) {
     const bool has_outcome = request.has_reward() || !request.call_rewards().empty();
     if (request.state() != v1::EPISODE_FINISHED || has_outcome) {
-      return Invalid("unless_rewarded is for a FINISHED end without an outcome");
+      return Invalid("unless_rewarded requires a FINISHED end without an outcome");
     }
     v1::StoreRewardRequest outcome;
     outcome.set_reward(request.unless_rewarded().reward());
@@ -268,7 +268,7 @@ absl::Status ValidateTakeOverEpisode(const v1::TakeOverEpisodeRequest& request) 
 absl::Status ValidateStoreGrades(const v1::StoreGradesRequest& request) {
   if (request.group_id() < 0) return Invalid(absl::StrCat("group_id is ", request.group_id()));
   if (request.purpose() != v1::PURPOSE_TRAIN && request.purpose() != v1::PURPOSE_EVAL) {
-    return Invalid("episodes that serve are in no group, and get no grade");
+    return Invalid("served episodes do not belong to a group and get no grade");
   }
   if (request.grades().empty()) return Invalid("no grades");
   for (const auto& [episode_id, grade] : request.grades()) {

@@ -761,7 +761,7 @@ TEST_P(StoreTest, ALateRewardReplacesNoLaterOne) {
   for (int round = 0; round < 2; ++round) {
     const absl::Status late = post(2, 0.5);
     EXPECT_EQ(late.code(), absl::StatusCode::kFailedPrecondition);
-    EXPECT_THAT(Text(late), HasSubstr("request 2 came late, number 3 is stored"));
+    EXPECT_THAT(Text(late), HasSubstr("request 2 was late, because number 3 is stored"));
     EXPECT_FALSE(post(2, 0.75, "late").ok()) << "all or nothing";
     EXPECT_FALSE(post(3, 0.5).ok()) << "another one with the same number";
     EXPECT_TRUE(post(3, 0.75).ok()) << "a repetition";

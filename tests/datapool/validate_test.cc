@@ -171,7 +171,7 @@ TEST(Validate, StringsAreUtf8) {
   (*grades.mutable_grades())["e"].mutable_terms(0)->set_detail(cut);
   const absl::Status status = ValidateStoreGrades(grades);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(status.message(), "the grade of 'e': terms.detail is not UTF-8: the record could not be read again");
+  EXPECT_EQ(status.message(), "the grade of 'e': terms.detail is not UTF-8, so the record could not be read back");
   v1::TermValue& term = *(*grades.mutable_grades())["e"].mutable_terms(0);
   term.clear_detail();
   (*term.mutable_measures())[cut] = 1;

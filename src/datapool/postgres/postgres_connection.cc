@@ -120,7 +120,7 @@ absl::Status PostgresConnection::ErrorOf(const pg_result* result) {
 absl::Status PostgresConnection::CheckLead() {
   if (lead_ == nullptr || !lead_->over()) return absl::OkStatus();
   broken_ = true;
-  return absl::UnavailableError(absl::StrCat("PostgreSQL at ", lead_->name(), " is left: ", lead_->why()));
+  return absl::UnavailableError(absl::StrCat("PostgreSQL at ", lead_->name(), " is no longer used: ", lead_->why()));
 }
 
 absl::Status PostgresConnection::AwaitResult(std::chrono::steady_clock::time_point end) {
@@ -136,8 +136,8 @@ absl::Status PostgresConnection::AwaitResult(std::chrono::steady_clock::time_poi
     if (left.count() <= 0) {
       broken_ = true;
       const std::string error =
-          absl::StrCat("PostgreSQL at ", host_, " did not answer within ", answer_timeout_.count() / 1000.0,
-                       " s: the server hangs, or a commit is waiting for a standby that is gone");
+          absl::StrCat("PostgreSQL at ", host_, " did not respond within ", answer_timeout_.count() / 1000.0,
+                       " s: the server hangs, or a commit is waiting for a lost standby");
       // Other callers are waiting for the same server. This prevents them from timing out one after another.
       if (lead_ != nullptr) {
         lead_->hung = true;

@@ -135,7 +135,7 @@ class PostgresDatabase final : public Database {
     error_ = WhileRunning(connection.status());
     if (connection.ok()) {
       writer_ = *std::move(connection);
-      INGOT_LOG(info, "the pool in {} writes again, at {}", sql_.table, writer_->lead()->name());
+      INGOT_LOG(info, "the pool in {} accepts writes again, on {}", sql_.table, writer_->lead()->name());
     }
     return error_;
   }
@@ -261,7 +261,7 @@ class PostgresDatabase final : public Database {
     const absl::Status owned = CheckOwner();
     if (owned.ok()) return absl::OkStatus();
     if (absl::IsFailedPrecondition(owned) && options_.replace) {
-      INGOT_LOG(warn, "the pool '{}' of another run is deleted (run.if_exists: replace)", options_.name);
+      INGOT_LOG(warn, "deleting the pool '{}' of another run (run.if_exists: replace)", options_.name);
       INGOT_RETURN_IF_ERROR(
           writer_->Execute("drop schema " + PostgresConnection::Quoted(schema_) + " cascade").status());
       INGOT_RETURN_IF_ERROR(MakeTables());
@@ -300,9 +300,9 @@ void Bind(base::Schema& schema, PostgresOptions& o) {
       "url", &o.url,
       "libpq connection string, such as 'host=a,b,c dbname=ingot user=ingot'; passwords are read from PGPASSFILE");
   schema.Field("name", &o.name,
-               "the pool's name in the database, where its schemas are ingot_NAME_SHARD; default: the run's name");
+               "the pool's name in the database, whose schemas are named ingot_NAME_SHARD; default: the run's name");
   schema.Field("allow_single", &o.allow_single,
-               "accept a server without a synchronous standby, so that the run is lost if its disk fails");
+               "accept a server without a synchronous standby; the run is lost if that server's disk fails");
   schema.Field("answer_timeout_s", &o.answer_timeout_s,
                "seconds to wait for a statement or commit before another server is tried", base::LeftOpen(0, 3600));
 }

@@ -115,7 +115,7 @@ absl::StatusOr<size_t> ChooseLeader(const std::vector<PostgresAnswer>& answers, 
   if (leaders.empty() && !unfenced.empty()) {
     return absl::UnavailableError(absl::StrCat(unfenced, " All servers: ", ReportOf(answers)));
   }
-  if (leaders.empty()) return absl::UnavailableError(absl::StrCat("no server writes: ", ReportOf(answers)));
+  if (leaders.empty()) return absl::UnavailableError(absl::StrCat("no server accepts writes: ", ReportOf(answers)));
   const PostgresAnswer& first = answers[leaders[0]];
   for (const size_t i : leaders) {
     if (last != nullptr && answers[i].identity == *last) return i;
@@ -125,7 +125,7 @@ absl::StatusOr<size_t> ChooseLeader(const std::vector<PostgresAnswer>& answers, 
     if (identity.system != first.identity.system) {
       return absl::FailedPreconditionError(absl::StrCat(
           first.host, " and ", host, " write, but belong to different clusters (system identifiers ",
-          first.identity.system, " and ", identity.system, "): name only one cluster's servers in the url"));
+          first.identity.system, " and ", identity.system, "): list only one cluster's servers in the url"));
     }
     if (identity.started != first.identity.started) {
       return absl::UnavailableError(

@@ -102,10 +102,10 @@ absl::StatusOr<std::string> PostgresReader::LastKey(Family family) const {
 }
 
 absl::Status PostgresReader::Damaged(const std::string& how) const {
-  return absl::DataLossError(absl::StrCat("the pool in ", sql_.table, " is damaged (", how,
-                                          "): restore the database from its backup. To continue from the run's last "
-                                          "checkpoint with an empty pool: set another datapool.postgres.name, then "
-                                          "start the run again with --resume"));
+  return absl::DataLossError(
+      absl::StrCat("the pool in ", sql_.table, " is corrupt (", how,
+                   "): restore the database from its backup. To continue from the run's last checkpoint with an empty "
+                   "pool: set another datapool.postgres.name, then start the run again with --resume"));
 }
 
 int64_t PostgresReader::BytesOnDisk() const {

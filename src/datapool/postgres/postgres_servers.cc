@@ -83,9 +83,9 @@ absl::StatusOr<std::unique_ptr<PostgresConnection>> PostgresServers::ConnectSame
     lead = lead_;
     host = lead_host_;
   }
-  if (lead == nullptr) return absl::UnavailableError("no PostgreSQL server that writes is known yet");
+  if (lead == nullptr) return absl::UnavailableError("no PostgreSQL primary is known yet");
   if (lead->over())
-    return absl::UnavailableError(absl::StrCat("PostgreSQL at ", lead->name(), " is left: ", lead->why()));
+    return absl::UnavailableError(absl::StrCat("PostgreSQL at ", lead->name(), " is no longer used: ", lead->why()));
   std::vector<PostgresFound> found = Survey({host});
   for (PostgresFound& one : found) {
     if (!one.status.ok() || one.answer.standby || one.answer.identity != lead->identity()) continue;
@@ -93,7 +93,7 @@ absl::StatusOr<std::unique_ptr<PostgresConnection>> PostgresServers::ConnectSame
     return std::move(one.connection);
   }
   if (!found.empty() && !found[0].status.ok()) return NobodyAnswered(found);
-  return absl::UnavailableError(absl::StrCat(host.Name(), " is now another server than ", lead->name()));
+  return absl::UnavailableError(absl::StrCat(host.Name(), " is now a different server than ", lead->name()));
 }
 
 void PostgresServers::Reject(PostgresLead& lead, const std::string& why) {
@@ -105,7 +105,8 @@ void PostgresServers::Reject(PostgresLead& lead, const std::string& why) {
 
 absl::Status PostgresServers::Acknowledge(const PostgresLead& lead, const PostgresCommits& shard, int64_t number) {
   base::MutexLock lock(mu_);
-  if (lead.over()) return absl::UnavailableError(absl::StrCat("PostgreSQL at ", lead.name(), " is left: ", lead.why()));
+  if (lead.over())
+    return absl::UnavailableError(absl::StrCat("PostgreSQL at ", lead.name(), " is no longer used: ", lead.why()));
   PostgresCommits& known = acknowledged_[shard.key];
   known = shard;
   known.acknowledged = number;

@@ -107,7 +107,7 @@ void AddAddresses(const PostgresHost& host, const PostgresResolver& resolve, std
   if (!addresses.ok() || addresses->empty()) {
     PostgresFound& one = found.emplace_back();
     one.host = host;
-    const absl::Status none = absl::UnavailableError("the name resolves to no address");
+    const absl::Status none = absl::UnavailableError("the name does not resolve to an address");
     one.status = base::Annotate(addresses.ok() ? none : addresses.status(), host.Name());
     return;
   }
@@ -125,7 +125,7 @@ class Asking {
     if (!found.host.port.empty()) settings.Set("port", found.host.port.c_str());
     connection_ = settings.Start();
     if (connection_ == nullptr) {
-      Fail(absl::ResourceExhaustedError("libpq has no memory for a connection"));
+      Fail(absl::ResourceExhaustedError("libpq cannot allocate memory for a connection"));
     } else if (PQstatus(connection_) == CONNECTION_BAD) {
       Fail(ConnectError(OneLine(PQerrorMessage(connection_))));
     }
@@ -158,7 +158,7 @@ class Asking {
   void Leave(bool hung, std::chrono::milliseconds after) {
     found_.hung = hung;
     Fail(absl::UnavailableError(
-        absl::StrCat(found_.host.Name(), " did not answer within ", static_cast<double>(after.count()) / 1000, " s")));
+        absl::StrCat(found_.host.Name(), " did not respond within ", static_cast<double>(after.count()) / 1000, " s")));
   }
 
  private:

@@ -43,7 +43,7 @@ std::string DamagedBlock(std::string_view block, int64_t start, bool last, bool 
     const auto place = [&] { return absl::StrCat("the record at byte ", start + static_cast<int64_t>(at)); };
     const size_t length = LittleEndian(block.substr(at + 4, 2));
     const unsigned type = static_cast<unsigned char>(block[at + 6]);
-    if (type >= kReusedTypes) return absl::StrCat(place(), " has type ", type, ", of logs that are written twice");
+    if (type >= kReusedTypes) return absl::StrCat(place(), " has type ", type, ", which belongs to recycled logs");
     if (type == 0 && length == 0) return "";  // preallocated space
     if (at + kHeader + length <= block.size()) {
       if (checksums && !sound(at, length)) return absl::StrCat(place(), " has a wrong checksum");
@@ -54,7 +54,7 @@ std::string DamagedBlock(std::string_view block, int64_t start, bool last, bool 
     for (size_t bit = 0; last && bit < 16; ++bit) {
       const size_t other = length ^ (size_t{1} << bit);
       if (at + kHeader + other > block.size() || !sound(at, other)) continue;
-      return absl::StrCat(place(), " has ", other, " bytes, and its length says ", length);
+      return absl::StrCat(place(), " has ", other, " bytes, but its length field is ", length);
     }
     return "";
   }

@@ -206,7 +206,7 @@ absl::Status RocksDatabase::CheckTables(const rocksdb::Options& rocks) const {
   if (!schema.empty() && schema != kSchema) return AnotherSchema(Place(), schema);
   return absl::FailedPreconditionError(
       absl::StrCat("the pool at ", options_.path, " contains a table '", present[0], "' that schema '", kSchema,
-                   "' does not know: open it with the version of ingot that made it, or choose another path"));
+                   "' does not have: open it with the version of ingot that created it, or choose another path"));
 }
 
 absl::Status RocksDatabase::CheckFiles(bool thorough) const {
@@ -219,7 +219,7 @@ absl::Status RocksDatabase::CheckFiles(bool thorough) const {
   for (const auto& file : fs::directory_iterator(options_.path, error)) {
     const std::string name = file.path().filename().string(), kind = file.path().extension().string();
     if (!named && (kind == ".sst" || kind == ".log")) {  // RocksDB would create a new database and delete the file
-      return Damaged(absl::StrCat("CURRENT is gone, and ", name, " is there"));
+      return Damaged(absl::StrCat("CURRENT is missing, but ", name, " exists"));
     }
     std::string damage;
     if (kind == ".log" || name.starts_with("MANIFEST-")) damage = DamagedLog(file.path().string(), thorough);
@@ -286,7 +286,7 @@ absl::Status RocksDatabase::OpenUnlocked() {
     CloseFiles();
   }
   return absl::UnavailableError(
-      absl::StrCat("the pool at ", options_.path, " changes faster than it can be opened for reading: try again"));
+      absl::StrCat("the pool at ", options_.path, " changes too fast to be opened for reading: try again"));
 }
 
 void RocksDatabase::CloseFiles() {
@@ -341,7 +341,7 @@ absl::Status RocksDatabase::Recover() {
   }
   failed_ = false;
   error_ = absl::OkStatus();
-  INGOT_LOG(info, "the pool at {} writes again", options_.path);
+  INGOT_LOG(info, "the pool at {} accepts writes again", options_.path);
   return absl::OkStatus();
 }
 
@@ -350,8 +350,8 @@ absl::Status RocksDatabase::Damaged(const std::string& how) const {
   const fs::path shard(options_.path);
   const std::string pool =
       shard.filename().string().starts_with("shard-") ? shard.parent_path().string() : options_.path;
-  return absl::DataLossError(absl::StrCat("the pool at ", options_.path, " is damaged (", how, "): restore ", pool,
-                                          " from a copy", PoolRecoveryHint(pool)));
+  return absl::DataLossError(absl::StrCat("the pool at ", options_.path, " is corrupt (", how, "): restore ", pool,
+                                          " from a backup", PoolRecoveryHint(pool)));
 }
 
 absl::Status RocksDatabase::Translate(const rocksdb::Status& status) const {
@@ -359,7 +359,7 @@ absl::Status RocksDatabase::Translate(const rocksdb::Status& status) const {
   const std::string text = status.ToString();
   if (status.IsNoSpace() || status.subcode() == rocksdb::Status::SubCode::kSpaceLimit) {
     return absl::ResourceExhaustedError(absl::StrCat("the disk of the pool at ", options_.path,
-                                                     " is full: free some space, and it continues automatically (",
+                                                     " is full: free some space, and the pool resumes automatically (",
                                                      text, ")"));
   }
   // RocksDB records the names of its files in other files, so a missing file was lost or renamed.

@@ -68,7 +68,7 @@ class PostgresServer {
   std::string url() const { return "host=" + folder_ + " user=ingot dbname=postgres"; }
   std::string data() const { return folder_ + "/data"; }
   std::string folder() const { return folder_; }
-  // Whether the server's process has ended by itself, as it does if it cannot write its log.
+  // Whether the server's process has exited by itself, as it does if it cannot write its log.
   bool HasEnded() {
     if (server_ > 0 && ::waitpid(server_, nullptr, WNOHANG) == server_) server_ = 0;
     return server_ == 0;

@@ -41,7 +41,7 @@ TEST(ChooseLeader, TakesTheOneThatWritesOnTheHighestTimeline) {
     return ChooseLeader(answers, none, nullptr).status();
   };
   EXPECT_TRUE(absl::IsUnavailable(rejected({standby})));
-  EXPECT_THAT(Text(rejected({standby})), HasSubstr("no server writes: c:1 is a standby on timeline 2"));
+  EXPECT_THAT(Text(rejected({standby})), HasSubstr("no server accepts writes: c:1 is a standby on timeline 2"));
   EXPECT_TRUE(absl::IsUnavailable(rejected({old, standby}))) << "somebody is on timeline 2";
   EXPECT_THAT(Text(rejected({old, standby})), HasSubstr("a:1 writes on the old timeline 1"));
   EXPECT_THAT(Text(rejected({promoted, twin})), HasSubstr("b:1 and d:1 both write on timeline 2"));
@@ -180,7 +180,7 @@ TEST_F(PostgresServersTest, ANameWithoutAddressesIsNamed) {
                            .value();
   const absl::Status rejected = servers->ConnectLeader().status();
   EXPECT_TRUE(absl::IsUnavailable(rejected)) << rejected;
-  EXPECT_EQ(Text(rejected), "db:5432: the name resolves to no address");
+  EXPECT_EQ(Text(rejected), "db:5432: the name does not resolve to an address");
 }
 
 // The address of a server that hangs leaves the name. It is asked for a while, and then no more.
@@ -309,7 +309,7 @@ TEST_F(PostgresServersTest, WhoDidNotAnswerIsNamed) {
   const absl::Status rejected = Servers({&a_, &b_, &c_}, 1)->ConnectLeader().status();
   EXPECT_TRUE(absl::IsUnavailable(rejected));
   EXPECT_THAT(Text(rejected), AllOf(HasSubstr(b_.name() + " is a standby"),
-                                    HasSubstr(a_.name() + " did not answer within 1 s"), HasSubstr(c_.host())));
+                                    HasSubstr(a_.name() + " did not respond within 1 s"), HasSubstr(c_.host())));
 }
 
 // The old primary is first in the url, and answers.
@@ -340,7 +340,7 @@ TEST_F(PostgresServersTest, ReadersConnectToTheWritersServerAlone) {
   a_.Say(Server(1, "9"), /*standby=*/false);  // another start of it
   const absl::Status rejected = servers->ConnectSame().status();
   EXPECT_TRUE(absl::IsUnavailable(rejected));
-  EXPECT_THAT(Text(rejected), HasSubstr("is now another server than"));
+  EXPECT_THAT(Text(rejected), HasSubstr("is now a different server than"));
   a_.Say(Server(1, "1"), /*standby=*/false);
   b_.Say(Server(2, "2"), /*standby=*/false);
   const auto moved = servers->ConnectLeader().value();
@@ -367,7 +367,7 @@ TEST_F(PostgresServersTest, AServerThatHangsCostsItsTimeOnce) {
   const auto servers = Servers({&a_, &b_});
   const auto writer = servers->ConnectLeader().value();
   const auto reader = servers->ConnectSame().value();
-  EXPECT_THAT(Text(writer->Execute("hang").status()), HasSubstr(a_.name() + " did not answer within 0.3 s"));
+  EXPECT_THAT(Text(writer->Execute("hang").status()), HasSubstr(a_.name() + " did not respond within 0.3 s"));
   EXPECT_TRUE(reader->broken()) << "it need not wait for the same server";
   EXPECT_FALSE(servers->ConnectLeader().value()->broken()) << "it answers again";
 }

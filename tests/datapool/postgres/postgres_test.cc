@@ -302,7 +302,7 @@ TEST_F(PostgresTest, AServerThatHangsIsNamedAndTheRunGoesOnWithIt) {
   const absl::Status hung = pool->StoreEpisode(Open("b", 2, 0));
   server_->Signal(SIGCONT);
   EXPECT_TRUE(absl::IsUnavailable(hung)) << hung;
-  EXPECT_THAT(std::string(hung.message()), HasSubstr("did not answer within 0.5 s"));
+  EXPECT_THAT(std::string(hung.message()), HasSubstr("did not respond within 0.5 s"));
   absl::Status again;
   for (int tries = 0; tries < 100 && !(again = pool->StoreEpisode(Open("b", 2, 0))).ok(); ++tries) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -338,7 +338,7 @@ TEST_F(PostgresTest, AnOpeningWithoutItsStandbyEnds) {
   options_.answer_timeout_s = 0.5;
   const absl::Status opened = OpenPool().status();
   EXPECT_TRUE(absl::IsUnavailable(opened)) << opened;
-  EXPECT_THAT(std::string(opened.message()), HasSubstr("a commit is waiting for a standby that is gone"));
+  EXPECT_THAT(std::string(opened.message()), HasSubstr("a commit is waiting for a lost standby"));
   SetStandbys(*admin, "''");
 }
 

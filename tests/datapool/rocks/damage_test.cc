@@ -174,7 +174,7 @@ void ExpectSoundOrSaid(const absl::StatusOr<std::string>& seen, const std::strin
   EXPECT_EQ(seen.status().code(), absl::StatusCode::kDataLoss) << seen.status();
   EXPECT_THAT(std::string(seen.status().message()),
               ::testing::AllOf(HasSubstr("is damaged ("), HasSubstr(file.filename().string()),
-                               HasSubstr("restore " + pool + " from a copy. "),
+                               HasSubstr("restore " + pool + " from a backup. "),
                                HasSubstr("with an empty pool: mv " + pool + " " + pool +
                                          ".damaged, then start the run again with --resume")));
 }
