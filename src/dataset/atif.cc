@@ -253,7 +253,7 @@ class Reader {
     if (prompt.empty() || sampled.empty()) {
       INGOT_ASSIGN_OR_RETURN(std::vector<text::RenderedTurn> turns,
                              format_.RenderTurns(conversation_, conversation_.messages.size() - 1));
-      if (turns.empty()) return absl::InvalidArgumentError("the chat format renders no turn of it");
+      if (turns.empty()) return absl::InvalidArgumentError("the chat format does not render it as a turn");
       prompt = std::move(turns.back().context);
       sampled = std::move(turns.back().sampled);
     }
@@ -301,7 +301,7 @@ absl::Status ReadSteps(const json::value& trajectory, const std::string& branch,
                        AtifTrajectory& out) {
   const json::value* steps = base::Find(trajectory, "steps");
   if (steps == nullptr || !steps->is_array() || steps->get_array().empty()) {
-    return absl::InvalidArgumentError("it has no steps");
+    return absl::InvalidArgumentError("the trajectory has no steps");
   }
   const json::value* agent = base::Find(trajectory, "agent");
   Reader reader(format, branch, agent == nullptr ? "" : TextOf(*agent, "model_name"), out);

@@ -38,7 +38,7 @@ absl::StatusOr<std::vector<SftConversation>> LoadConversations(const std::string
         INGOT_ASSIGN_OR_RETURN(read.conversation, text::ConversationFromJson(object));
         return CheckWeights(read.conversation);
       }));
-  if (conversations.empty()) return absl::InvalidArgumentError(absl::StrCat(path, ": the file has no conversation"));
+  if (conversations.empty()) return absl::InvalidArgumentError(absl::StrCat(path, ": the file has no conversations"));
   return conversations;
 }
 

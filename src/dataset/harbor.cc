@@ -47,10 +47,10 @@ absl::Status CheckFiles(const TaskFolder& files) {
   }
   for (const char* const file : {"docker-compose.yaml", "docker-compose.yml", "compose.yaml"}) {
     INGOT_ASSIGN_OR_RETURN(const bool composes, files.Has(absl::StrCat("environment/", file)));
-    if (composes) return absl::InvalidArgumentError("it needs several containers (compose)");
+    if (composes) return absl::InvalidArgumentError("it needs multiple containers (compose)");
   }
   INGOT_ASSIGN_OR_RETURN(const bool has_steps, files.Has("steps"));
-  if (has_steps) return absl::InvalidArgumentError("it has several steps");
+  if (has_steps) return absl::InvalidArgumentError("it has multiple steps");
   return absl::OkStatus();
 }
 
@@ -117,7 +117,8 @@ absl::StatusOr<HarborFolder> ReadHarborFolder(const std::string& path) {
   if (error) return absl::UnavailableError(absl::StrCat("cannot read ", path, ": ", error.message()));
   if (folders.empty() && MayBeTask(root)) folders.push_back(root);
   if (folders.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": no folder in it has a task.toml, as Harbor's tasks do"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": none of its folders has a task.toml, which every Harbor task needs"));
   }
   std::sort(folders.begin(), folders.end());
   HarborFolder read;

@@ -79,7 +79,7 @@ void NoteUnknown(const std::string& section, const toml::table& table, std::vect
     if (is_known) continue;
     if (notes.size() >= kMaxUnknown) return;
     const std::string nearest = base::NearestKey(key, Keys());
-    notes.push_back(absl::StrCat(key, ": not read, as Harbor has no such ", node.is_table() ? "section" : "key",
+    notes.push_back(absl::StrCat(key, ": not read, because Harbor has no such ", node.is_table() ? "section" : "key",
                                  nearest.empty() ? "" : absl::StrCat("; the nearest is '", nearest, "'")));
   }
 }
@@ -94,7 +94,7 @@ std::string Shown(const toml::node& node) {
   }
   std::ostringstream text;
   node.visit([&](const auto& value) { text << value; });
-  return absl::StrCat(text.str(), node.is_number() ? ", a number" : node.is_boolean() ? ", a truth value" : ", a time");
+  return absl::StrCat(text.str(), node.is_number() ? ", a number" : node.is_boolean() ? ", a boolean" : ", a time");
 }
 
 // Reads the keys in one table, each as its required type. The first fault in any table is stored in `fault`.
@@ -117,7 +117,7 @@ class Section {
   // Returns "" if there is none.
   std::string Text(const std::string& key) const {
     const toml::node* const node = Get(key);
-    if (node != nullptr && !node->is_string()) Fault(key, *node, "a text in quotation marks");
+    if (node != nullptr && !node->is_string()) Fault(key, *node, "a string in quotation marks");
     return node == nullptr ? "" : node->value_or(std::string());
   }
   std::string OneOf(const std::string& key, std::initializer_list<const char*> names) const {
@@ -195,7 +195,7 @@ void CheckVersion(const Section& root) {
     const std::string version = root.Text(key);
     const toml::node* const node = root.Get(key);
     if (node == nullptr || version == "1" || version.starts_with("1.")) continue;
-    root.Fault(key, *node, "a version of the schema 1.x, such as \"1.0\"");
+    root.Fault(key, *node, "a version of schema 1.x, such as \"1.0\"");
   }
 }
 
@@ -206,12 +206,12 @@ absl::StatusOr<std::string> Resolved(std::string text, const std::string& key) {
     const size_t end = text.find('}', at);
     const size_t fallback = text.find(":-", at);
     if (end == std::string::npos || fallback == std::string::npos || fallback > end) {
-      return absl::InvalidArgumentError(absl::StrCat("it needs an environment variable of this machine (", key, ")"));
+      return absl::InvalidArgumentError(absl::StrCat("it needs an environment variable from this machine (", key, ")"));
     }
     // A default must not contain variables.
     const std::string before = text.substr(0, at), inside = text.substr(fallback + 2, end - fallback - 2);
     if (inside.find("${") != std::string::npos)
-      return absl::InvalidArgumentError(absl::StrCat(key, " has a variable inside another one"));
+      return absl::InvalidArgumentError(absl::StrCat(key, " has a variable inside another variable"));
     text = before + inside + text.substr(end + 1);
   }
   return text;
@@ -279,19 +279,19 @@ void CheckNetwork(const Section& section) {
                           : mode.empty() && allows                ? "allow_internet"
                                                                   : nullptr;
   if (key != nullptr)
-    section.Reject(absl::StrCat("it asks for a network beyond the gateway (", section.KeyOf(key), ")"));
+    section.Reject(absl::StrCat("it requires a network beyond the gateway (", section.KeyOf(key), ")"));
 }
 
 void CheckEnvironment(const Section& environment) {
   for (const char* const key : {"gpus", "tpus"}) {
-    if (environment.Count(key) > 0) environment.Reject(absl::StrCat("it asks for environment.", key));
+    if (environment.Count(key) > 0) environment.Reject(absl::StrCat("it requires environment.", key));
   }
   environment.Lists("gpu_types");
-  if (environment.Sub("tpu").exists()) environment.Reject("it asks for environment.tpu");
+  if (environment.Sub("tpu").exists()) environment.Reject("it requires environment.tpu");
   const std::string os = absl::AsciiStrToLower(environment.Text("os"));
-  if (os == "windows") environment.Reject("it asks for Windows");
+  if (os == "windows") environment.Reject("it requires Windows");
   if (environment.Get("os") != nullptr && os != "linux") environment.Fault("os", *environment.Get("os"), "\"linux\"");
-  if (environment.Lists("mcp_servers")) environment.Reject("it asks for MCP servers (environment.mcp_servers)");
+  if (environment.Lists("mcp_servers")) environment.Reject("it requires MCP servers (environment.mcp_servers)");
 }
 
 void CheckVerifier(const Section& verifier) {
@@ -299,7 +299,7 @@ void CheckVerifier(const Section& verifier) {
   const std::string mode = verifier.OneOf("environment_mode", {"shared", "separate"});
   if (mode == "separate" || (mode.empty() && has_own))
     verifier.Reject("its tests need a separate environment (verifier.environment)");
-  if (verifier.Lists("collect")) verifier.Reject("it runs commands between agent and tests (verifier.collect)");
+  if (verifier.Lists("collect")) verifier.Reject("it runs commands between the agent and the tests (verifier.collect)");
 }
 
 void NoteUser(const Section& section, std::vector<std::string>& notes) {
@@ -317,10 +317,10 @@ void AddNotes(const Sections& task, std::vector<std::string>& notes) {
   NoteUser(task.agent, notes);
   NoteUser(task.verifier, notes);
   if (task.environment.Seconds("build_timeout_sec").value_or(0) > kLongestBuildSec)
-    notes.push_back("environment.build_timeout_sec: a build may take half an hour");
+    notes.push_back("environment.build_timeout_sec: a build may take up to half an hour");
   if (!task.environment.Text("skills_dir").empty())
     notes.push_back("environment.skills_dir: agents get their configuration only from the recipe");
-  if (task.root.Lists("artifacts")) notes.push_back("artifacts: files of a sandbox are not kept");
+  if (task.root.Lists("artifacts")) notes.push_back("artifacts: a sandbox's files are not kept");
 }
 
 void ReadFields(const Sections& task, HarborToml& read) {
@@ -342,7 +342,7 @@ void ReadFields(const Sections& task, HarborToml& read) {
       read.notes.push_back(absl::StrCat("metadata.category: ", Shown(*category), ", so the task has no domain"));
   }
   task.root.Sub("task");
-  if (task.root.Lists("steps")) task.root.Reject("it has several steps");
+  if (task.root.Lists("steps")) task.root.Reject("it has multiple steps");
   CheckVerifier(task.verifier);
   CheckEnvironment(task.environment);
   for (const Section* const section : {&task.environment, &task.agent, &task.verifier}) CheckNetwork(*section);
@@ -374,7 +374,7 @@ int64_t BrokenLine(std::string_view text) {
 absl::Status ReadHarborToml(const std::string& text, HarborToml& read) {
   if (const auto line = LineOfDeepKey(text, kDeepestKey)) {
     return absl::InvalidArgumentError(absl::StrCat("task.toml, line ", *line, ": a key has more than ", kDeepestKey,
-                                                   " dots; no key of Harbor has so many"));
+                                                   " dots; no Harbor key has so many"));
   }
   try {
     const toml::table table = toml::parse(text);

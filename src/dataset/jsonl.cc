@@ -54,7 +54,7 @@ class LineReader {
     if (text.find_first_not_of(" \t\r") != std::string_view::npos) {
       const auto value = base::ParseJsonExactly(text);
       if (!value.ok()) return At(value.status());
-      if (!value->is_object()) return At(absl::InvalidArgumentError("the line is JSON but not an object"));
+      if (!value->is_object()) return At(absl::InvalidArgumentError("the line must be a JSON object"));
       INGOT_RETURN_IF_ERROR(At(line_(number_, text, *value)));
     }
     held_.clear();

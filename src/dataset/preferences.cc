@@ -66,7 +66,7 @@ absl::StatusOr<std::vector<PreferencePair>> LoadPreferences(const std::string& p
         pairs.push_back(std::move(pair));
         return absl::OkStatus();
       }));
-  if (pairs.empty()) return absl::InvalidArgumentError(absl::StrCat(path, ": the file has no pair"));
+  if (pairs.empty()) return absl::InvalidArgumentError(absl::StrCat(path, ": the file has no pairs"));
   return pairs;
 }
 

@@ -91,7 +91,7 @@ absl::StatusOr<RecordedRow> RecordedRowFromJson(const json::value& object) {
   }
   const json::value* learnt = base::Find(object, "learnt");
   if (learnt == nullptr || !learnt->is_array() || learnt->as_array().empty()) {
-    return absl::InvalidArgumentError("'learnt' must be a list of ranges [begin, end) of 'ids', at least one");
+    return absl::InvalidArgumentError("'learnt' must be a list of at least one range [begin, end) of 'ids'");
   }
   int64_t least = 1;  // the first id has no context that predicts it
   for (size_t i = 0; i < learnt->as_array().size(); ++i) {

@@ -14,7 +14,7 @@ namespace ingot::dataset {
 namespace {
 
 constexpr int kDeepest = 100;  // maximum nesting depth; each level holds a file descriptor open
-constexpr char kOnlyFiles[] = "a task may contain only files, folders, and links: remove it, or replace it by a file";
+constexpr char kOnlyFiles[] = "a task may contain only files, folders, and links: remove it, or replace it with a file";
 
 absl::Status NoFile(const std::string& name, const struct stat& info, const char* wanted) {
   return absl::InvalidArgumentError(absl::StrCat(name, " is ", base::KindOfFile(info), ", not ", wanted));
@@ -33,9 +33,10 @@ absl::StatusOr<TaskFolder> TaskFolder::Open(const std::string& path) {
 absl::Status TaskFolder::Failure(const std::string& name) const {
   if (errno == ENOENT || errno == ENOTDIR) return absl::NotFoundError(absl::StrCat("it has no ", name));
   if (errno == EXDEV) {
-    return absl::InvalidArgumentError(absl::StrCat(name,
-                                                   " leads out of the task's folder by a link: replace the link by the "
-                                                   "file or folder, or by a relative link inside the folder"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(name,
+                     " leads out of the task's folder through a link: replace the link with the file or folder, or "
+                     "with a relative link inside the folder"));
   }
   return absl::UnavailableError(absl::StrCat("cannot read ", path_, "/", name, ": ", std::strerror(errno)));
 }

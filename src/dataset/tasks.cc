@@ -17,7 +17,7 @@ absl::StatusOr<std::string> TaskId(std::string_view text, const json::value& obj
   if (id == nullptr || id->is_null()) return base::Hex(base::ContentKey(text));
   if (id->is_int64()) return std::to_string(id->get_int64());
   if (!id->is_string() || id->get_string().empty()) {
-    return absl::InvalidArgumentError("'task_id' must be a string that is not empty, or an integer");
+    return absl::InvalidArgumentError("'task_id' must be a nonempty string or an integer");
   }
   return std::string(id->get_string());
 }
@@ -34,18 +34,18 @@ std::string RemarkOn(const std::string& path, const HarborFolder& folder) {
   const auto first = [](const HarborFolder::Remark& remark) { return absl::StrCat(remark.name, ": ", remark.text); };
   if (!folder.rejected.empty()) {
     return absl::StrCat(folder.tasks.size(), " of ", folder.tasks.size() + folder.rejected.size(), " tasks of ", path,
-                        " run here; the first rejected is ", first(folder.rejected[0]), more);
+                        " can run here; the first rejected task is ", first(folder.rejected[0]), more);
   }
   if (folder.notes.empty()) return "";
   return absl::StrCat(folder.notes.size(), folder.notes.size() == 1 ? " field" : " fields", " of the tasks of ", path,
-                      " not supported; the first is of ", first(folder.notes[0]), more);
+                      " not supported; the first belongs to ", first(folder.notes[0]), more);
 }
 
 absl::StatusOr<TaskSource> ReadFolder(const std::string& path) {
   INGOT_ASSIGN_OR_RETURN(HarborFolder folder, ReadHarborFolder(path));
   if (folder.tasks.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": none of its ", folder.rejected.size(),
-                                                   " tasks runs here; '", folder.rejected[0].name,
+                                                   " tasks can run here; '", folder.rejected[0].name,
                                                    "': ", folder.rejected[0].text, " (`ingot tasks check` lists all)"));
   }
   TaskSource source{.tasks = {}, .rejected = std::ssize(folder.rejected), .remark = RemarkOn(path, folder)};
@@ -98,7 +98,7 @@ absl::Status Append(const std::string& path, const JsonlOptions& options, Places
         return absl::OkStatus();
       }));
   if (all.tasks.size() > before) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(path, ": the file has no task"));
+  return absl::InvalidArgumentError(absl::StrCat(path, ": the file has no tasks"));
 }
 
 }  // namespace
@@ -113,7 +113,7 @@ void AddTaskSet(const std::string& name, TaskSource set, TaskSource& all) {
 }
 
 absl::StatusOr<TaskSource> ReadTasks(const std::vector<std::string>& paths, const JsonlOptions& options) {
-  if (paths.empty()) return absl::InvalidArgumentError("no task file is named");
+  if (paths.empty()) return absl::InvalidArgumentError("no task file is set");
   TaskSource all;
   Places places;
   for (const std::string& path : paths) INGOT_RETURN_IF_ERROR(Append(path, options, places, all));

@@ -93,17 +93,17 @@ TEST_F(HarborTest, WhatSandboxesCannotGiveIsRejectedByName) {
   std::string all;
   for (const auto& rejection : read->rejected) all += rejection.name + ": " + rejection.text + "\n";
   for (const char* const line :
-       {"compose: it needs several containers", "gpu: it asks for environment.gpus", "network: it asks for a network",
-        "windows: it asks for Windows", "mcp: it asks for MCP servers", "apart: its tests need a separate environment",
+       {"compose: it needs multiple containers", "gpu: it requires environment.gpus", "network: it requires a network",
+        "windows: it requires Windows", "mcp: it requires MCP servers", "apart: its tests need a separate environment",
         "torn: task.toml, line ", "mute: it has no instruction.md", "unjudged: it has no tests/test.sh",
-        "tpu: it asks for environment.tpu", "online: it asks for a network beyond the gateway (verifier.network_mode)",
-        "collects: it runs commands between agent and tests",
-        "secret: it needs an environment variable of this machine (verifier.env.KEY)",
+        "tpu: it requires environment.tpu", "online: it requires a network beyond the gateway (verifier.network_mode)",
+        "collects: it runs commands between the agent and the tests",
+        "secret: it needs an environment variable from this machine (verifier.env.KEY)",
         "relative: environment.workdir is not an absolute path"}) {
     EXPECT_THAT(all, HasSubstr(line));
   }
   EXPECT_THAT(std::string(LoadTasks(root_.string()).status().message()),
-              testing::AllOf(HasSubstr("none of its 14 tasks runs here"), HasSubstr("ingot tasks check")));
+              testing::AllOf(HasSubstr("none of its 14 tasks can run here"), HasSubstr("ingot tasks check")));
 }
 
 TEST_F(HarborTest, WhatATaskNamesIsInItsPayloadAndNothingElse) {
@@ -184,17 +184,17 @@ TEST_F(HarborTest, AValueOfTheWrongKindIsRejectedWithItsPlace) {
            {"e", "[verifier]\n\ntimeout_sec = inf\n",
             "4: verifier.timeout_sec is inf, a number: write a number of seconds above 0 and at most 1e9"},
            {"f", "[environment]\nenv = {A = 1}\n",
-            "3: environment.env.A is 1, a number: write a text in quotation marks"},
+            "3: environment.env.A is 1, a number: write a string in quotation marks"},
            {"g", "[environment]\nenv = [\"A=1\"]\n", "3: environment.env is a list: write a table"},
            {"h", "[environment]\nnetwork_mode = \"host\"\n",
             "3: environment.network_mode is \"host\", a text: write one of no-network, public, allowlist"},
            {"i", "[environment]\ndocker_image = 5\n",
-            "3: environment.docker_image is 5, a number: write a text in quotation marks"},
+            "3: environment.docker_image is 5, a number: write a string in quotation marks"},
            {"j", "schema_version = \"9.0\"\n",
-            "2: schema_version is \"9.0\", a text: write a version of the schema 1.x, such as \"1.0\""},
+            "2: schema_version is \"9.0\", a text: write a version of schema 1.x, such as \"1.0\""},
            {"k", "[environment]\nmemory = \"2 GB\"\n",
             "3: environment.memory is \"2 GB\", a text: write \"2G\" or \"512M\", or better memory_mb with a number"},
-           {"l", "agent = true\n", "2: agent is true, a truth value: write a table"},
+           {"l", "agent = true\n", "2: agent is true, a boolean: write a table"},
            {"m", "[environment]\ngpus = 0.5\n", "3: environment.gpus is 0.5, a number: write a whole number"},
            {"n", "[environment]\nallow_internet = \"no\"\n",
             "3: environment.allow_internet is \"no\", a text: write true or false"},
@@ -233,11 +233,12 @@ TEST_F(HarborTest, AMisspeltKeyIsNotedWithTheNearest) {
   EXPECT_THAT(
       notes,
       testing::UnorderedElementsAre(
-          "a enviroment: not read, as Harbor has no such section; the nearest is 'environment'",
-          "a verifier.timout_sec: not read, as Harbor has no such key; the nearest is 'verifier.timeout_sec'",
-          "a agent.memory_mb: not read, as Harbor has no such key; the nearest is 'environment.memory_mb'",
-          "b environment.zzz: not read, as Harbor has no such key",
-          "b environment.docker_imag: not read, as Harbor has no such key; the nearest is 'environment.docker_image'"));
+          "a enviroment: not read, because Harbor has no such section; the nearest is 'environment'",
+          "a verifier.timout_sec: not read, because Harbor has no such key; the nearest is 'verifier.timeout_sec'",
+          "a agent.memory_mb: not read, because Harbor has no such key; the nearest is 'environment.memory_mb'",
+          "b environment.zzz: not read, because Harbor has no such key",
+          "b environment.docker_imag: not read, because Harbor has no such key; the nearest is "
+          "'environment.docker_image'"));
 }
 
 TEST_F(HarborTest, ABadTaskIsRejectedAlone) {
@@ -262,9 +263,10 @@ TEST_F(HarborTest, ABadTaskIsRejectedAlone) {
   ASSERT_EQ(source->tasks.size(), 1u);
   EXPECT_EQ(source->tasks[0].task_id(), "good");
   EXPECT_EQ(source->rejected, 5);
-  EXPECT_EQ(source->remark, "1 of 6 tasks of " + root_.string() +
-                                " run here; the first rejected is bare: it has no task.toml; `ingot tasks check " +
-                                root_.string() + "` lists all");
+  EXPECT_EQ(source->remark,
+            "1 of 6 tasks of " + root_.string() +
+                " can run here; the first rejected task is bare: it has no task.toml; `ingot tasks check " +
+                root_.string() + "` lists all");
   EXPECT_EQ(Rejections(*ReadHarborFolder((root_ / "bare").string())), "bare: it has no task.toml\n");
 }
 
@@ -279,7 +281,7 @@ TEST_F(HarborTest, WhatLeadsOutOfATaskOrBlocksItsReaderIsRejectedAlone) {
   };
   std::string wanted;
   for (const Case& each : std::initializer_list<Case>{
-           {"a", "task.toml", "../secret", "task.toml leads out of the task's folder by a link"},
+           {"a", "task.toml", "../secret", "task.toml leads out of the task's folder through a link"},
            {"b", "instruction.md", "../secret", "instruction.md leads out of"},
            {"c", "tests", "../elsewhere", "tests leads out of"},
            {"d", "tests/test.sh", "../../secret", "tests/test.sh leads out of"},
@@ -415,11 +417,12 @@ TEST_F(HarborTest, FieldsThatAreNotHonouredAreRemarkedOn) {
   Task("a");
   EXPECT_EQ(ReadTasks(root_.string())->remark, "");
   Task("b", "[agnet]\ntimeout_sec = 5\n");
-  EXPECT_EQ(ReadTasks(root_.string())->remark,
-            "1 field of the tasks of " + root_.string() +
-                " not supported; the first is of b: agnet: not read, as Harbor has no such section; the nearest is "
-                "'agent'; `ingot tasks check " +
-                root_.string() + "` lists all");
+  EXPECT_EQ(
+      ReadTasks(root_.string())->remark,
+      "1 field of the tasks of " + root_.string() +
+          " not supported; the first belongs to b: agnet: not read, because Harbor has no such section; the nearest is "
+          "'agent'; `ingot tasks check " +
+          root_.string() + "` lists all");
 }
 
 TEST_F(HarborTest, AFolderWithoutTasksIsNamed) {

@@ -120,7 +120,7 @@ TEST(TasksTest, ErrorsNameTheLine) {
               HasSubstr(":3: the task id 'a' is already used by line 1"));
   EXPECT_THAT(TaskError("{\"q\": 1}\n{\"q\": 1}\n"), HasSubstr(":2: the task id"));
   EXPECT_THAT(TaskError("{\"q\": 1}\n{\"q\": \n"), HasSubstr(":2: malformed JSON"));
-  EXPECT_THAT(TaskError("[1]\n"), HasSubstr(":1: the line is JSON but not an object"));
+  EXPECT_THAT(TaskError("[1]\n"), HasSubstr(":1: the line must be a JSON object"));
   EXPECT_THAT(TaskError("{\"task_id\": \"\"}"), HasSubstr(":1: 'task_id'"));
   EXPECT_THAT(TaskError("{\"task_id\": 1.5}"), HasSubstr(":1: 'task_id'"));
   EXPECT_THAT(TaskError("{\"domain\": 1}"), HasSubstr(":1: 'domain'"));
@@ -150,7 +150,7 @@ TEST(ConversationsTest, AConversationIsReadOrItsLineIsNamed) {
                 HasSubstr(absl::StrCat(odd.path(), ":1: messages[0]: 'weight' is ", weight)));
   }
   const TempFile empty("\n");
-  EXPECT_THAT(std::string(LoadConversations(empty.path()).status().message()), HasSubstr("no conversation"));
+  EXPECT_THAT(std::string(LoadConversations(empty.path()).status().message()), HasSubstr("no conversations"));
 }
 
 TEST(TasksTest, RandomBytesAreReadOrRejected) {
@@ -179,7 +179,7 @@ TEST(Tasks, OfSeveralFilesFollowEachOtherAndShareNoId) {
             absl::StrCat(two.path(), ":2: the task id 'b' is already used by ", two.path(), ":2"));
   const TempFile equal_line("{\"x\": 1}\n"), empty("\n"), bad("{\"task_id\": \"z\"}\n{\n");
   EXPECT_THAT(error({one.path(), equal_line.path()}), HasSubstr(absl::StrCat("is already used by ", one.path(), ":2")));
-  EXPECT_EQ(error({one.path(), empty.path()}), empty.path() + ": the file has no task");
+  EXPECT_EQ(error({one.path(), empty.path()}), empty.path() + ": the file has no tasks");
   EXPECT_THAT(error({one.path(), bad.path()}), testing::StartsWith(bad.path() + ":2: "));
 }
 
