@@ -52,7 +52,7 @@ absl::StatusOr<v1::GenerateChunk> AnswerReader::Take(const AnswerEvent& event, i
   v1::GenerateChunk chunk;
   if (event.logprobs.size() != event.ids.size()) {
     return absl::DataLossError(absl::StrCat("the server sent ", event.ids.size(), " ids with ", event.logprobs.size(),
-                                            " log-probs: the answer is not recorded"));
+                                            " log-probs, so the answer is not recorded"));
   }
   for (size_t i = 0; i < event.ids.size(); ++i) {
     if (ended()) {
@@ -76,11 +76,11 @@ absl::Status AnswerReader::TakeId(const AnswerEvent& event, size_t index, v1::Ge
   const float logprob = event.logprobs[index];
   if (id < 0 || id >= model_.vocab_size) {
     return absl::DataLossError(absl::StrCat("the server sent the id ", id, ", outside the vocabulary of ",
-                                            model_.vocab_size, ": does it run the run's model?"));
+                                            model_.vocab_size, ": does it serve the run's model?"));
   }
   if (!std::isfinite(logprob) || logprob > 0) return BadLogprob(logprob, id);
   if (size() >= most_ids_) {
-    return absl::DataLossError(absl::StrCat("the server sent more than the ", most_ids_, " ids that were asked for"));
+    return absl::DataLossError(absl::StrCat("the server sent more than the ", most_ids_, " requested ids"));
   }
   ids_.push_back(id);
   chunk.add_token_ids(id);
@@ -112,7 +112,7 @@ absl::Status AnswerReader::Finish(const AnswerEvent& event, const VersionRules& 
                                   v1::GenerateChunk& chunk) {
   const bool natural = event.finish == ServerFinish::kStop || event.finish == ServerFinish::kLength;
   if (event.finish == ServerFinish::kFailed) return absl::UnavailableError("the server failed during the request");
-  if (!natural && !ended()) return absl::UnavailableError("the server aborted the request: ask again");
+  if (!natural && !ended()) return absl::UnavailableError("the server aborted the request: retry it");
   if (ids_.empty()) return absl::UnavailableError("the server ended the request without a token");
   // An answer whose last id both ends a turn and completes a repetition has ended by itself.
   const bool by_server = natural && dropped_ == 0 && finish_ != v1::FINISH_STOP;
@@ -130,7 +130,7 @@ absl::Status AnswerReader::AddVersions(const AnswerEvent& event, const VersionRu
   int64_t covered = 0;
   for (const LabelSpan& span : event.spans) {
     if (span.begin != covered || span.end < span.begin) {
-      return absl::DataLossError("the server's weight versions do not cover the answer: it is not recorded");
+      return absl::DataLossError("the server's weight versions do not cover the answer, so it is not recorded");
     }
     covered = span.end;
     const int64_t count = std::min(span.end, size()) - span.begin;
@@ -138,8 +138,9 @@ absl::Status AnswerReader::AddVersions(const AnswerEvent& event, const VersionRu
     const std::optional<int64_t> version = version_of(span.label);
     foreign_label_ = !version.has_value();
     if (foreign_label_) {
-      return absl::UnavailableError(absl::StrCat("the server's weights have the label '", base::Shown(span.label),
-                                                 "', which Ingot did not give: someone else changed or restarted it"));
+      return absl::UnavailableError(
+          absl::StrCat("the server's weights have the label '", base::Shown(span.label),
+                       "', which Ingot did not set: someone else changed or restarted the server"));
     }
     const bool allowed = rules.pinned >= 0 ? *version == rules.pinned : *version >= rules.at_least;
     if (!allowed) {
@@ -153,8 +154,8 @@ absl::Status AnswerReader::AddVersions(const AnswerEvent& event, const VersionRu
     run.set_kv_mixed(rules.keeps_cache && span.label != rules.sent_as);
   }
   if (covered >= size()) return absl::OkStatus();
-  return absl::DataLossError(
-      absl::StrCat("the server's weight versions cover ", covered, " of ", size(), " ids: the answer is not recorded"));
+  return absl::DataLossError(absl::StrCat("the server's weight versions cover ", covered, " of ", size(),
+                                          " ids, so the answer is not recorded"));
 }
 
 }  // namespace ingot::engines

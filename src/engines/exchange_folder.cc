@@ -25,7 +25,7 @@ constexpr char kStart[] = "start";
 
 absl::Status FolderError(const std::string& path, const std::error_code& error) {
   return absl::UnavailableError(
-      absl::StrCat(path, ": ", error.message(), " (rollout.external.exchange names the folder for weights)"));
+      absl::StrCat(path, ": ", error.message(), " (rollout.external.exchange is the folder for weights)"));
 }
 
 // Returns whether `name` is OWNER-PID of a process that has ended.

@@ -107,19 +107,19 @@ void ExternalCall::OnEnd(absl::StatusOr<http::Answer> answer) {
 absl::Status ExternalCall::EndOf(const absl::StatusOr<http::Answer>& answer) {
   INGOT_RETURN_IF_ERROR(failed());
   if (!answer.ok() && absl::IsDeadlineExceeded(answer.status())) {
-    return absl::DeadlineExceededError(absl::StrCat("request ", request_.request_id(),
-                                                    ": rollout.request_deadline_ms passed before the server ended it"));
+    return absl::DeadlineExceededError(absl::StrCat(
+        "request ", request_.request_id(), ": rollout.request_deadline_ms passed before the server finished it"));
   }
   if (!answer.ok()) {
     return absl::UnavailableError(absl::StrCat("the connection to the rollout server: ", answer.status().message()));
   }
   if (status_ != 200) return engine_.api.StatusOf(status_ == 0 ? answer->status : status_, body_);
   if (request_.score_ids() == 0) {
-    return absl::UnavailableError("the rollout server's stream ended without a finish: ask again");
+    return absl::UnavailableError("the rollout server's stream ended without a finish reason: retry the request");
   }
   INGOT_ASSIGN_OR_RETURN(const AnswerEvent scores, engine_.api.ReadScores(request_, body_));
   INGOT_RETURN_IF_ERROR(TakeEvent(scores));
-  return done_ ? absl::OkStatus() : absl::UnavailableError("the server did not finish the scores");
+  return done_ ? absl::OkStatus() : absl::UnavailableError("the server did not return all scores");
 }
 
 void ExternalCall::Deliver(absl::StatusOr<v1::GenerateChunk> chunk, bool last) {

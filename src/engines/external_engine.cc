@@ -19,7 +19,7 @@ double Millis(nanoseconds time) { return std::chrono::duration<double, std::mill
 
 absl::Status GivenUp(const v1::Manifest& target) {
   return absl::CancelledError(
-      absl::StrCat("the sender gave up the update to version ", target.version(), " before it was applied"));
+      absl::StrCat("the sender canceled the update to version ", target.version(), " before it was applied"));
 }
 
 int Connections(const rollout::EngineOptions& options) { return options.max_running + options.max_waiting + 8; }
@@ -144,7 +144,8 @@ absl::Status ExternalEngine::AwaitReady(const std::function<bool()>& cancelled) 
     if (stopping_) return ShuttingDown();
     INGOT_RETURN_IF_ERROR(fault_);
     if (ready_) return absl::OkStatus();
-    if (cancelled()) return absl::CancelledError("the sender gave up while the rollout server started");
+    if (cancelled())
+      return absl::CancelledError("the sender canceled the update while the rollout server was starting");
     clock_.WaitUntil(changed_, mu_, clock_.Now() + kReadyPoll);
   }
 }
@@ -152,8 +153,9 @@ absl::Status ExternalEngine::AwaitReady(const std::function<bool()>& cancelled) 
 absl::StatusOr<v1::UpdateWeightsResponse> ExternalEngine::TakeUpdate(const Wanted& wanted) {
   const v1::Manifest& target = wanted.target;
   if (wanted.place == weights::Place::kBeside) {
-    return absl::ResourceExhaustedError(absl::StrCat("cannot retain version ", target.version(), ": ", api_->name(),
-                                                     " holds one version; rollout.engine: ingot holds several"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot retain version ", target.version(), ": ", api_->name(),
+                     " holds one version; use rollout.engine: ingot, which holds several"));
   }
   INGOT_RETURN_IF_ERROR(AwaitReady(wanted.cancelled));
   base::MutexLock update_lock(update_mu_);
@@ -200,7 +202,7 @@ absl::Status ExternalEngine::Install(const std::shared_ptr<const weights::Snapsh
   if (loaded.ok()) loaded = control_.Call(api_->Resume(), seconds(external_.load_s)).status();
   if (!loaded.ok()) {
     Lose(base::Annotate(loaded, absl::StrCat("version ", snapshot->version())), /*server_gone=*/false);
-    return absl::UnavailableError(absl::StrCat("the server does not take version ", snapshot->version(),
+    return absl::UnavailableError(absl::StrCat("the server did not load version ", snapshot->version(),
                                                " and stays paused until it does: ", loaded.message()));
   }
   exchange_->KeepOnly(dir, accepted_dir_);
@@ -211,7 +213,7 @@ absl::Status ExternalEngine::Install(const std::shared_ptr<const weights::Snapsh
   {
     base::MutexLock lock(mu_);
     if (stopping_) return ShuttingDown();
-    if (!live_.has_value()) return absl::UnavailableError("the rollout server ended while it took the weights");
+    if (!live_.has_value()) return absl::UnavailableError("the rollout server exited while it was loading the weights");
     sending_ = true;
     suspect_ = false;
     swapped_in_ = times;
@@ -229,14 +231,14 @@ absl::Status ExternalEngine::PauseServer(const std::function<bool()>& cancelled)
   {
     base::MutexLock lock(mu_);
     if (stopping_) return ShuttingDown();
-    if (!ready_) return absl::UnavailableError("the rollout server is not there: it starts again");
+    if (!ready_) return absl::UnavailableError("the rollout server is not running; it is being restarted");
     was_sending = std::exchange(sending_, false);  // new requests wait
     has_weights = live_.has_value();
   }
   // Without a version, it has no requests to keep, and what its prefix cache was computed with is unknown.
   const SwapMode mode = has_weights ? external_.swap : SwapMode::kAbort;
   absl::Status paused = control_.Call(api_->Pause(mode), seconds(external_.load_s)).status();
-  if (paused.ok() && cancelled()) paused = absl::CancelledError("the sender gave up the update");
+  if (paused.ok() && cancelled()) paused = absl::CancelledError("the sender canceled the update");
   if (paused.ok()) return absl::OkStatus();
   // A server whose weights are unknown is never resumed.
   if (!has_weights) return absl::IsCancelled(paused) ? paused : absl::UnavailableError(paused.message());
@@ -257,7 +259,7 @@ absl::Status ExternalEngine::LoadWithRetries(const std::string& dir, const std::
   for (int tries = 0; tries < kLoadTries; ++tries) {
     loaded = control_.LoadAndLabel(dir, label, seconds(external_.load_s));
     if (loaded.ok()) return loaded;
-    INGOT_LOG(warn, "rollout: {}; the server stays paused and gets the whole version again",
+    INGOT_LOG(warn, "rollout: {}; the server stays paused until it has received the full version again",
               std::string(loaded.message()));
   }
   return loaded;
@@ -274,7 +276,8 @@ void ExternalEngine::Lose(const absl::Status& why, bool server_gone) {
     if (server_gone) server_since_ = clock_.Now();
     changed_.SignalAll();
   }
-  INGOT_LOG(warn, "rollout: the server's weights cannot be used, its requests end: {}", std::string(why.message()));
+  INGOT_LOG(warn, "rollout: the server's weights cannot be used, so its requests are aborted: {}",
+            std::string(why.message()));
   EndAll(absl::UnavailableError(absl::StrCat("the rollout server lost its weights: ", why.message())));
 }
 

@@ -27,7 +27,7 @@ void ExternalEngine::Tick() {
     ready = ready_;
   }
   if (starts_server() && !(process_.has_value() && process_->IsRunning())) {
-    if (ready) Lose(absl::UnavailableError("the server's process has ended"), /*server_gone=*/true);
+    if (ready) Lose(absl::UnavailableError("the server's process has exited"), /*server_gone=*/true);
     StartServer();
     return;
   }
@@ -59,7 +59,7 @@ void ExternalEngine::ExpireWaiting() {
 void ExternalEngine::StartServer() {
   if (failed_starts_ >= kFailedStarts) {
     return SetFault(absl::FailedPreconditionError(absl::StrCat(
-        "the server of rollout.external.command ended ", failed_starts_, " times while it started: see ", log_path_)));
+        "the server of rollout.external.command exited ", failed_starts_, " times during startup: see ", log_path_)));
   }
   ++failed_starts_;  // until it is ready
   absl::StatusOr<std::string> dir;
@@ -78,7 +78,7 @@ void ExternalEngine::StartServer() {
     base::MutexLock lock(mu_);
     server_since_ = clock_.Now();
   }
-  INGOT_LOG(info, "rollout: starts {} at {}; its log is {}", api_->name(), control_.url(), log_path_);
+  INGOT_LOG(info, "rollout: starting {} at {}; its log is {}", api_->name(), control_.url(), log_path_);
 }
 
 bool ExternalEngine::StartTimePassed() const {
@@ -91,8 +91,8 @@ void ExternalEngine::AwaitServer() {
     if (!StartTimePassed()) return;
     if (!starts_server()) {
       return SetFault(absl::FailedPreconditionError(
-          absl::StrCat("no server for rollout.external.url within rollout.external.start_s (", external_.start_s,
-                       "): ", healthy.message())));
+          absl::StrCat("the server at rollout.external.url did not start within rollout.external.start_s (",
+                       external_.start_s, "): ", healthy.message())));
     }
     process_->Stop();
     return;
@@ -154,8 +154,8 @@ void ExternalEngine::CheckLabel() {
   }
   if (*label == expected && !suspect) return;
   Lose(absl::UnavailableError(absl::StrCat("the server's weights have the label '", base::Shown(*label),
-                                           "', and Ingot loaded '", expected,
-                                           "': someone else changed or restarted it")),
+                                           "', but Ingot loaded '", expected,
+                                           "': someone else changed or restarted the server")),
        /*server_gone=*/false);
 }
 
@@ -166,7 +166,7 @@ void ExternalEngine::Restore() {
     if (stopping_ || !ready_ || live_.has_value()) return;
   }
   if (accepted_ == nullptr) return;  // the trainer sends the first version
-  const base::Wait wait(absl::StrCat(api_->name(), " at ", control_.url(), ": its weights are loaded again"));
+  const base::Wait wait(absl::StrCat(api_->name(), " at ", control_.url(), ": its weights are being reloaded"));
   absl::StatusOr<std::string> dir = exchange_->Write(accepted_);
   v1::SwapTimes times;
   times.set_version(accepted_->version());

@@ -25,24 +25,27 @@ std::vector<std::string> DefaultVllmCommand() {
 
 void Bind(base::Schema& schema, ExternalOptions& o) {
   schema.Field("url", &o.url,
-               "URL of a running server on this machine, such as http://127.0.0.1:8000; empty: the role starts "
+               "URL of a running server on this machine, such as http://127.0.0.1:8000; empty: the rollout role starts "
                "`command`");
-  schema.Field("api_key_file", &o.api_key_file, "file with the server's key; empty: none");
+  schema.Field("api_key_file", &o.api_key_file, "file with the server's API key; empty: no key is sent");
   schema.Field("command", &o.command,
-               "program and arguments that start the server if `url` is empty, after any environment variables as "
-               "NAME=VALUE; ${model} is a model folder, ${port} a free port, ${context} the context length, ${dtype} "
-               "the weights' type, ${max_running} rollout.max_running");
+               "program and arguments that start the server if `url` is empty, optionally preceded by environment "
+               "variables as NAME=VALUE; ${model} is a model folder, ${port} a free port, ${context} the context "
+               "length, ${dtype} the weights' type, ${max_running} rollout.max_running");
   schema.Field("exchange", &o.exchange,
-               "folder on this machine through which the server gets weights; a folder in memory is fastest");
+               "folder on this machine through which the server receives weights; a folder in memory is fastest");
   schema.Choice("swap", &o.swap, {"keep", "recompute", "drain", "abort"},
-                "what running requests do when weights arrive: keep their KV cache (later tokens count as kv_mixed); "
-                "recompute it; drain: end first; abort: end and be asked again");
-  schema.Field("salt", &o.salt, "separate the server's prefix caches of versions; needed with swap: keep");
+                "what happens to running requests when weights arrive: keep: they keep their KV cache, and later "
+                "tokens count as kv_mixed; recompute: their KV cache is recomputed; drain: they finish first; abort: "
+                "they are aborted and retried");
+  schema.Field("salt", &o.salt,
+               "keep a separate prefix cache on the server for each version; required with swap: keep");
   schema.Field("seeds", &o.seeds,
-               "send each request's seed; vLLM 0.32 on a CPU ends when a seeded prompt is computed in pieces");
-  schema.Field("start_s", &o.start_s, "seconds for the server to start", base::Positive());
-  schema.Field("load_s", &o.load_s, "seconds for one call that pauses the server or loads weights", base::Positive());
-  schema.Field("idle_health_s", &o.idle_health_s, "seconds between two checks of the server and of its weights",
+               "send each request's seed; vLLM 0.32 on a CPU crashes when a seeded prompt is computed in chunks");
+  schema.Field("start_s", &o.start_s, "seconds that the server may take to start", base::Positive());
+  schema.Field("load_s", &o.load_s, "timeout of one call that pauses the server or loads weights, in seconds",
+               base::Positive());
+  schema.Field("idle_health_s", &o.idle_health_s, "seconds between checks of the server and its weights",
                base::Positive());
 }
 
@@ -51,8 +54,8 @@ absl::Status ExternalOptions::Validate(EngineKind kind) const {
   if (kind == EngineKind::kIngot) return absl::OkStatus();
   if (url.empty() && command.empty()) {
     return absl::InvalidArgumentError(
-        "rollout.engine is not ingot, but rollout.external.url and rollout.external.command are empty: name a running "
-        "server, or a command that starts one");
+        "rollout.engine is not ingot, but rollout.external.url and rollout.external.command are empty: set url to a "
+        "running server, or command to a command that starts one");
   }
   if (!salt && swap == SwapMode::kKeep) {
     return absl::InvalidArgumentError(
@@ -61,7 +64,8 @@ absl::Status ExternalOptions::Validate(EngineKind kind) const {
         "their tokens would not count as kv_mixed; set salt to true or swap to recompute");
   }
   if (!exchange.starts_with('/')) {
-    return absl::InvalidArgumentError("rollout.external.exchange must be an absolute path: the server opens it too");
+    return absl::InvalidArgumentError(
+        "rollout.external.exchange must be an absolute path, because the server opens it too");
   }
   return absl::OkStatus();
 }

@@ -94,7 +94,7 @@ absl::Status ExternalEngine::Route(const std::shared_ptr<ExternalCall>& call) {
   base::MutexLock lock(mu_);
   if (stopping_ || draining_) return ShuttingDown();
   INGOT_RETURN_IF_ERROR(fault_);
-  if (lost_) return absl::UnavailableError("the rollout server has lost its weights: they are loaded again");
+  if (lost_) return absl::UnavailableError("the rollout server has lost its weights, which are being reloaded");
   const size_t most = static_cast<size_t>(options_.max_running) + static_cast<size_t>(options_.max_waiting);
   if (running_.size() + waiting_.size() >= most) {
     return absl::ResourceExhaustedError(absl::StrCat("the rollout engine is full: it has ", most,
@@ -109,12 +109,12 @@ absl::Status ExternalEngine::Route(const std::shared_ptr<ExternalCall>& call) {
 absl::Status ExternalEngine::SendCall(const std::shared_ptr<ExternalCall>& call) {
   const v1::GenerateRequest& request = call->request();
   if (request.pinned_version() >= 0 && request.pinned_version() != live_->version) {
-    return absl::NotFoundError(absl::StrCat("the server has version ", live_->version, " alone, and the request pins ",
-                                            request.pinned_version()));
+    return absl::NotFoundError(absl::StrCat("the server has only version ", live_->version,
+                                            ", but the request pins version ", request.pinned_version()));
   }
   if (request.pinned_version() < 0 && live_->version < request.min_version()) {
     return absl::UnavailableError(absl::StrCat("the server's version is ", live_->version,
-                                               ", and the request needs at least ", request.min_version()));
+                                               ", but the request needs at least ", request.min_version()));
   }
   INGOT_ASSIGN_OR_RETURN(const ServerRequest sent, api_->Generate(request, {.model = model_,
                                                                             .salt = external_.salt ? live_->label : "",

@@ -29,7 +29,7 @@ absl::StatusOr<int> FreePort() {
   socklen_t size = sizeof(address);
   if (!socket.valid() || ::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
       ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-    return absl::ErrnoToStatus(errno, "no free port for the server of rollout.external.command");
+    return absl::ErrnoToStatus(errno, "no port is free for the server of rollout.external.command");
   }
   return ntohs(address.sin_port);
 }
@@ -69,7 +69,7 @@ sandbox::Command CommandOf(const std::vector<std::string>& words) {
 
 absl::Status CheckServerCommand(const std::vector<std::string>& command) {
   const sandbox::Command words = CommandOf(command);
-  if (words.argv.empty()) return absl::InvalidArgumentError("rollout.external.command names no program");
+  if (words.argv.empty()) return absl::InvalidArgumentError("rollout.external.command has no program");
   return base::Annotate(sandbox::FindProgram(words).status(), "rollout.external.command");
 }
 

@@ -23,7 +23,7 @@ constexpr int32_t kMostLogprobs = 20;
 absl::Status Unsupported(const std::string& field, const std::string& why) { return base::FaultError({field, why}); }
 
 absl::Status Broken(std::string_view what) {
-  return absl::DataLossError(absl::StrCat("the server's event is broken: ", base::View(what)));
+  return absl::DataLossError(absl::StrCat("the server sent an invalid event: ", base::View(what)));
 }
 
 // Returns a number that is not an integer or does not fit as nullopt.
@@ -48,7 +48,8 @@ float RecordedLogprob(double logprob) {
 
 absl::StatusOr<int32_t> ReadId(const value* field) {
   const std::optional<int64_t> id = Integer(field);
-  if (!id.has_value() || *id < 0 || *id > std::numeric_limits<int32_t>::max()) return Broken("a token id is not one");
+  if (!id.has_value() || *id < 0 || *id > std::numeric_limits<int32_t>::max())
+    return Broken("a token id is not a valid id");
   return static_cast<int32_t>(*id);
 }
 
@@ -74,7 +75,7 @@ absl::Status ReadLogprobs(const value& choice, AnswerEvent& event) {
   const value* logprobs = base::Find(choice, "logprobs");
   const value* content = logprobs == nullptr ? nullptr : base::Find(*logprobs, "content");
   if (content == nullptr || !content->is_array()) {
-    return event.ids.empty() ? absl::OkStatus() : Broken("ids without log-probs");
+    return event.ids.empty() ? absl::OkStatus() : Broken("it has ids without log-probs");
   }
   if (content->get_array().size() != event.ids.size()) return Broken("the numbers of ids and log-probs differ");
   for (size_t i = 0; i < event.ids.size(); ++i) {
@@ -127,30 +128,31 @@ absl::Status CheckLogprobs(const v1::GenerateRequest& request, LogprobKind kind)
   if (kind == LogprobKind::kRaw || request.score_ids() > 0) {
     if (sampling.temperature() == 1 || sampling.temperature() == 0) return absl::OkStatus();
     return Unsupported("sampling.temperature",
-                       "the server reports raw log-probs, which are those of temperature 1: set it to 1, or start the "
+                       "the server reports raw log-probs, which are for temperature 1: set it to 1, or start the "
                        "server with --logprobs-mode processed_logprobs");
   }
   if (sampling.temperature() > 0 && !Truncates(sampling) && !Shapes(sampling)) return absl::OkStatus();
   return Unsupported("sampling",
-                     "the server reports processed log-probs, which are those of the truncated and penalized "
-                     "distribution: leave top_p, top_k, min_p, penalties, biases and grammars off, or start the "
-                     "server with --logprobs-mode raw_logprobs and sample at temperature 1");
+                     "the server reports processed log-probs, which are from the truncated and penalized distribution: "
+                     "turn off top_p, top_k, min_p, penalties, biases, and grammars, or start the server with "
+                     "--logprobs-mode raw_logprobs and sample at temperature 1");
 }
 
 absl::Status CheckSupported(const v1::GenerateRequest& request) {
   if (request.forced_ids_size() > 0) return Unsupported("forced_ids", "the server cannot force ids");
   if (request.first_index() > 0) return Unsupported("first_index", "the server cannot continue a call");
-  if (request.placeholders_size() > 0) return Unsupported("placeholders", "Ingot sends the server text alone");
+  if (request.placeholders_size() > 0) return Unsupported("placeholders", "Ingot sends the server only text");
   if (request.record_routes()) return Unsupported("record_routes", "Ingot does not read the server's experts yet");
   return absl::OkStatus();
 }
 
 // One schema, one regular expression, or literals.
 absl::StatusOr<object> ConstraintOf(const v1::Grammar& grammar) {
-  if (!grammar.begins_after().empty()) return Unsupported("sampling.grammar", "free text may not come before it");
+  if (!grammar.begins_after().empty()) return Unsupported("sampling.grammar", "free text must not come before it");
   array choices;
   for (const v1::GrammarSequence& sequence : grammar.alternatives()) {
-    if (sequence.parts_size() != 1) return Unsupported("sampling.grammar", "the server takes one part, not a sequence");
+    if (sequence.parts_size() != 1)
+      return Unsupported("sampling.grammar", "the server accepts one part, not a sequence");
     const v1::GrammarPart& part = sequence.parts(0);
     if (part.has_literal()) {
       choices.emplace_back(part.literal());
@@ -160,7 +162,7 @@ absl::StatusOr<object> ConstraintOf(const v1::Grammar& grammar) {
     } else if (grammar.alternatives_size() == 1 && part.has_regex()) {
       return object{{"regex", part.regex()}};
     } else {
-      return Unsupported("sampling.grammar", "the server takes one JSON schema, one regex, or literals");
+      return Unsupported("sampling.grammar", "the server accepts one JSON schema, one regex, or literals");
     }
   }
   return object{{"choice", std::move(choices)}};
@@ -305,7 +307,7 @@ class VllmApi final : public EngineApi {
   absl::StatusOr<std::string> ReadLabel(std::string_view body) const override {
     const absl::StatusOr<value> json = base::ParseJson(body);
     const value* label = json.ok() ? base::Find(*json, "weight_version") : nullptr;
-    if (label == nullptr || !label->is_string()) return Broken("/weight_info names no weight_version");
+    if (label == nullptr || !label->is_string()) return Broken("/weight_info has no weight_version");
     return std::string(label->get_string());
   }
   ServerRequest Models() const override { return {.method = "GET", .path = "/v1/models"}; }
