@@ -21,7 +21,7 @@ void Cancellations::CancelAll() {
 
 absl::Status CheckWanted(const sandbox::Cancellation& cancel) {
   if (!cancel.cancelled()) return absl::OkStatus();
-  return absl::CancelledError("the client went away, or the service is stopping");
+  return absl::CancelledError("the client disconnected, or the service is stopping");
 }
 
 }  // namespace ingot::execution

@@ -26,11 +26,11 @@ std::string Died(const ProcessEnd& end) {
     case sandbox::Ending::kCancelled:
       return end.why;
     case sandbox::Ending::kTimedOut:
-      return "the cell did not stop at its time limit: the interpreter was ended, and its state is lost";
+      return "the cell did not stop at its time limit: the interpreter was killed, and its state is lost";
     case sandbox::Ending::kMemoryFull:
       return "the sandbox's memory was used up: the interpreter was killed, and its state is lost";
     case sandbox::Ending::kSignalled:
-      return absl::StrCat("signal ", end.signal, " ended the interpreter, and its state is lost");
+      return absl::StrCat("signal ", end.signal, " killed the interpreter, and its state is lost");
     default:
       return absl::StrCat("the interpreter exited with ", end.exit_code, ", and its state is lost");
   }
@@ -200,7 +200,7 @@ void Interpreter::Cancel(const Cell& cell) {
     const auto found =
         std::find_if(waiting_.begin(), waiting_.end(), [&](const auto& each) { return each.get() == &cell; });
     if (found != waiting_.end()) {
-      Post(*found, ErrorEvent("Cancelled", "the client went away before the cell ran"));
+      Post(*found, ErrorEvent("Cancelled", "the client disconnected before the cell ran"));
       Post(*found, {.kind = CellEvent::kDone});
       waiting_.erase(found);
     }

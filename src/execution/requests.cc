@@ -63,7 +63,7 @@ absl::StatusOr<Code> CodeOf(const value& request) {
   const value *const language = given("language"), *const text = given("code");
   if (const value* const command = given("command"); command != nullptr) {
     if (!command->is_array() || command->get_array().empty())
-      return WrongType("command", *command, "a list of strings that is not empty");
+      return WrongType("command", *command, "a nonempty list of strings");
     if (language != nullptr || text != nullptr)
       return absl::InvalidArgumentError("a request has either 'command' or 'language' and 'code', not both");
     for (const value& word : command->get_array()) {
@@ -89,7 +89,7 @@ absl::StatusOr<Code> CodeOf(const value& request) {
 absl::StatusOr<std::vector<std::string>> CasesOf(const value& request) {
   const value* const given = base::Find(request, "cases");
   if (given == nullptr || given->is_null()) return std::vector<std::string>{""};
-  if (!given->is_array()) return WrongType("cases", *given, R"(a list of {"stdin": TEXT} or of texts)");
+  if (!given->is_array()) return WrongType("cases", *given, R"(a list of {"stdin": TEXT} or of strings)");
   const size_t count = given->get_array().size();
   if (count == 0 || count > kMaxCases)
     return absl::InvalidArgumentError(
@@ -101,7 +101,7 @@ absl::StatusOr<std::vector<std::string>> CasesOf(const value& request) {
       cases.emplace_back(each.get_string());
       continue;
     }
-    if (!each.is_object()) return WrongType(name, each, R"({"stdin": TEXT} or a text)");
+    if (!each.is_object()) return WrongType(name, each, R"({"stdin": TEXT} or a string)");
     INGOT_RETURN_IF_ERROR(CheckKeys(each, {.kind = name, .request = {"stdin"}, .limits = {}}));
     absl::StatusOr<std::string> text = TextField(each, "stdin", "");
     if (!text.ok()) return base::Annotate(text.status(), name);
@@ -113,9 +113,8 @@ absl::StatusOr<std::vector<std::string>> CasesOf(const value& request) {
 absl::StatusOr<std::string> ImageOf(const value& request) {
   INGOT_ASSIGN_OR_RETURN(std::string image, TextField(request, "image", ""));
   if (!image.starts_with("folder:") && !image.starts_with("dockerfile:")) return image;
-  return absl::InvalidArgumentError(absl::StrCat("the image '", image,
-                                                 "' is a folder of this machine: unpack it with "
-                                                 "`ingot image`, and name its sha256:HEX"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the image '", image, "' is a folder on this machine: unpack it with `ingot image`, and use its sha256:HEX"));
 }
 
 std::string_view EndingName(sandbox::Ending ending) {

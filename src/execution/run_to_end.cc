@@ -29,7 +29,7 @@ void Await(const sandbox::Fd& bell, const sandbox::Cancellation* cancel, int mil
 absl::StatusOr<sandbox::Outcome> RunToEnd(Session& session, Program program, const std::string& stdin_text,
                                           int64_t output_bytes, const sandbox::Cancellation* cancel) {
   const auto bell = std::make_shared<sandbox::Fd>(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!bell->valid()) return sandbox::ErrnoStatus(errno, "cannot make the eventfd of a program");
+  if (!bell->valid()) return sandbox::ErrnoStatus(errno, "cannot create a program's eventfd");
   program.has_input = !stdin_text.empty();
   INGOT_ASSIGN_OR_RETURN(const Session::StartedProgram started, session.Start(std::move(program), [bell] {
     const uint64_t one = 1;

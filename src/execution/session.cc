@@ -58,11 +58,11 @@ absl::Status Session::Begin(std::unique_ptr<sandbox::Sandbox> sandbox) {
   }
   int pair[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
-    return sandbox::ErrnoStatus(errno, "cannot make the sockets of a session");
+    return sandbox::ErrnoStatus(errno, "cannot create a session's sockets");
   link_.Reset(pair[0]);
   far_link_.Reset(pair[1]);
   sandbox::Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake.valid()) return sandbox::ErrnoStatus(errno, "cannot make the eventfd of a session");
+  if (!wake.valid()) return sandbox::ErrnoStatus(errno, "cannot create a session's eventfd");
   outbox_ = std::make_shared<Outbox>(std::move(wake));
   keeper_ = std::thread([self = shared_from_this()] { self->RunKeeper(); });
   loop_ = std::thread([self = shared_from_this()] { self->Loop(); });
@@ -84,7 +84,8 @@ absl::StatusOr<Session::StartedProgram> Session::Start(Program program, std::fun
   INGOT_RETURN_IF_ERROR(
       sandbox::CheckCommand({.argv = program.argv, .env = program.env, .working_dir = "", .stdin_text = ""}));
   program.folder = Absolute(program.folder);
-  if (program.folder.find('\0') != std::string::npos) return absl::InvalidArgumentError("the folder has a NUL byte");
+  if (program.folder.find('\0') != std::string::npos)
+    return absl::InvalidArgumentError("the folder's name has a NUL byte");
   std::map<std::string, std::string> env = env_;
   for (const auto& [name, value] : program.env) env[name] = value;
   const std::string payload = StartPayload(program, env);

@@ -51,7 +51,7 @@ struct FileAnswer {
 };
 
 // Programs in the sandbox can stop the guest agent or keep it busy.
-inline constexpr char kNoAnswer[] = "the session's guest agent does not answer";
+inline constexpr char kNoAnswer[] = "the session's guest agent does not respond";
 
 class Session : public std::enable_shared_from_this<Session> {
  public:

@@ -114,7 +114,7 @@ void Session::RunKeeper() {
 }
 
 void Session::RunGuestAgent() {
-  if (ProgramFile() < 0) return End("cannot make a file in memory for the guest agent of a session");
+  if (ProgramFile() < 0) return End("cannot create a file in memory for a session's guest agent");
   sandbox::Sandbox* sandbox = nullptr;
   {
     base::MutexLock lock(mu_);

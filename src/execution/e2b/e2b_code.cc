@@ -61,7 +61,7 @@ object ContextJson(const std::string& name, const Interpreter& interpreter, cons
 
 absl::StatusOr<std::shared_ptr<Interpreter>> InterpreterOf(HeldSession& held, const std::string& name) {
   if (auto found = held.FindInterpreter(name == kFirst ? "" : name)) return found;
-  return absl::NotFoundError(absl::StrCat("there is no context '", name, "'"));
+  return absl::NotFoundError(absl::StrCat("unknown context '", name, "'"));
 }
 
 absl::StatusOr<std::shared_ptr<Feed>> Execute(std::shared_ptr<HeldSession> held, const std::string& body,
@@ -115,7 +115,7 @@ http::Reply AnswerContexts(SessionStore& store, HeldSession& held, const std::st
     held.RemoveInterpreter(parts[1] == kFirst ? "" : parts[1]);
     return {.status = 204, .content_type = "application/json", .fields = {}, .body = ""};
   }
-  return E2bError(absl::UnimplementedError(absl::StrCat("contexts have no ", method, " of this kind")));
+  return E2bError(absl::UnimplementedError(absl::StrCat(method, " is not supported for this path of contexts")));
 }
 
 }  // namespace

@@ -157,7 +157,7 @@ absl::StatusOr<std::shared_ptr<Feed>> E2bProcess::Stream(const http::RequestHead
   INGOT_RETURN_IF_ERROR(CheckConnect(head, true));
   INGOT_ASSIGN_OR_RETURN(std::shared_ptr<HeldSession> held, FindSandbox(store_, head));
   INGOT_ASSIGN_OR_RETURN(const std::vector<value> messages, ReadEnvelopes(body));
-  if (messages.size() != 1) return absl::InvalidArgumentError("this method takes one message");
+  if (messages.size() != 1) return absl::InvalidArgumentError("this method accepts exactly one message");
   Session::StartedProgram started;
   if (method == "Start") {
     INGOT_ASSIGN_OR_RETURN(Program program, ProgramOf(messages[0]));

@@ -176,7 +176,7 @@ absl::StatusOr<OpenRequest> E2bSandboxes::Parse(const std::string& body) {
   if (open.template_name != "base" && open.template_name != "code-interpreter-v1") {
     if (open.template_name.find(':') == std::string::npos) {
       return absl::NotFoundError(
-          absl::StrCat("there is no template '", open.template_name,
+          absl::StrCat("unknown template '", open.template_name,
                        "': use base, code-interpreter-v1, or an image as named by `ingot image`"));
     }
     INGOT_ASSIGN_OR_RETURN(open.image, ImageOf(object{{"image", open.template_name}}));

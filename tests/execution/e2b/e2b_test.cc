@@ -134,8 +134,8 @@ TEST_F(E2bTest, KeysAndTokensAreAsked) {
 
 TEST_F(E2bTest, WishesThatCannotBeFulfilledAreRejectedByName) {
   for (const auto& [body, message] : std::vector<std::pair<std::string, std::string>>{
-           {R"({"templateID": "nodejs"})", "no template 'nodejs'"},
-           {R"({"templateID": "folder:/root"})", "folder of this machine"},
+           {R"({"templateID": "nodejs"})", "unknown template 'nodejs'"},
+           {R"({"templateID": "folder:/root"})", "folder on this machine"},
            {R"({"mcp": {"exa": {}}})", "'mcp'"},
            {R"({"autoPause": true})", "'autoPause'"},
            {R"({"allow_internet_access": true})", "no internet"},
