@@ -45,9 +45,9 @@ std::shared_ptr<Answer> Answers::Start(const Caller& caller, const Dialect& dial
 absl::Status Answers::Reserve(int calls) {
   if (closed_) return ShuttingDown();
   if (active_calls_ + calls > core_.options.max_active_calls) {
-    return absl::ResourceExhaustedError(absl::StrCat(active_calls_, " calls are in progress, and the limit is ",
-                                                     core_.options.max_active_calls,
-                                                     " (max_active_calls): try again later"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat(active_calls_, " calls are in progress, which is the limit: ", core_.options.max_active_calls,
+                     " (max_active_calls): try again later"));
   }
   active_calls_ += calls;
   core_.counters.active_calls = active_calls_;

@@ -22,8 +22,8 @@ absl::Status UnknownModel(const GatewayOptions& options, const std::string& name
   }
   if (options.models.size() >= kShown) names += ", ...";
   return ApiError(404, "model_not_found", "model",
-                  absl::StrCat("there is no model '", base::Printable(name, {.max_bytes = 200}), "': name one of ",
-                               names, ", or omit the name for the first"));
+                  absl::StrCat("there is no model '", base::Printable(name, {.max_bytes = 200}), "': use one of ",
+                               names, ", or omit the name to use the first"));
 }
 
 std::optional<int64_t> LoadedUnixNanos(const Backend& backend, const v1::EngineStatusResponse& status) {

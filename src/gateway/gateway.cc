@@ -36,7 +36,7 @@ void AddUncalled(const std::vector<OpenEpisodes::Uncalled>& uncalled, std::chron
 absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Create(GatewayOptions options, GatewayParts parts) {
   INGOT_RETURN_IF_ERROR(base::Annotate(options.Validate(), "gateway"));
   if (parts.engine == nullptr || parts.tokenizer == nullptr || parts.format == nullptr || parts.clock == nullptr) {
-    return absl::InvalidArgumentError("gateway: it needs an engine, a tokenizer, a chat format, and a clock");
+    return absl::InvalidArgumentError("the gateway needs an engine, a tokenizer, a chat format, and a clock");
   }
   absl::StatusOr<std::string> admin_key = ReadAdminKey(options);
   if (!admin_key.ok()) return base::Annotate(admin_key.status(), "gateway");
@@ -47,8 +47,7 @@ absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Create(GatewayOptions options,
     const bool connected = model.url.empty() ? server != parts.external.end() && server->second != nullptr
                                              : text != parts.text_models.end() && text->second != nullptr;
     if (!connected) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("gateway: there is no connection to the external model ", model.name));
+      return absl::InvalidArgumentError(absl::StrCat("gateway: no connection to the external model ", model.name));
     }
   }
   if (!admin_key->empty()) parts.admin_key = *std::move(admin_key);

@@ -30,7 +30,7 @@ bool WritesTools(const text::ChatFormat& format) {
 
 std::string WhyToolsAreLost(const text::ChatFormat& format) {
   std::string why;
-  if (!WritesTools(format)) why = "the chat template writes no tools into the prompt";
+  if (!WritesTools(format)) why = "the chat template does not write tools into the prompt";
   const absl::Status calls = format.output()->ShapeOf(kProbe).status();
   if (absl::IsUnimplemented(calls)) absl::StrAppend(&why, why.empty() ? "" : ", and ", calls.message());
   return why;
@@ -42,7 +42,7 @@ void LostTools::Note(size_t tools) {
     lost_ = !why.empty();
     if (!lost_) return;
     INGOT_LOG(warn,
-              "a call has tools ({}), and this model cannot use them: {}. Such calls get text, and "
+              "a call has tools ({}), but this model cannot use them: {}. Such calls get text answers, and "
               "ingot_gateway_lost_tools_total counts them; {}",
               tools, why, kWayToTools);
   });

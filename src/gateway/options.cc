@@ -17,7 +17,7 @@ absl::Status ValidateModels(const GatewayOptions& options) {
     const auto fault = [&](const std::string& what) {
       return absl::InvalidArgumentError(absl::StrCat("models[", i, "] ('", model.name, "'): ", what));
     };
-    if (model.name.empty()) return fault("it has no name");
+    if (model.name.empty()) return fault("the name is empty");
     if (!names.insert(model.name).second) return fault("another model has this name");
     const bool external = model.weights == ModelWeights::kExternal;
     if (external != (model.address.empty() == !model.url.empty()) || (!external && !model.url.empty())) {

@@ -51,7 +51,7 @@ absl::StatusOr<std::string> WriteAnswer(const std::string& content, const std::v
   std::string text = content;
   for (const text::ToolCall& call : calls) {
     const auto frame = format.output()->FrameOf(call.name);
-    if (!frame.ok()) return base::Annotate(written.status(), "give 'output' instead");
+    if (!frame.ok()) return base::Annotate(written.status(), "use 'output' instead");
     absl::StrAppend(&text, text.empty() ? "" : "\n", frame->before, call.arguments_json, frame->after);
   }
   return text;
@@ -66,7 +66,7 @@ absl::StatusOr<ScriptedModel::Line> ScriptedModel::ParseLine(const json::value& 
     const std::string name(field.key());
     if (name != "output" && name != "content" && name != "tool_calls" && name != "truncated" && name != "contains" &&
         name != "tools" && name != "repeat") {
-      return absl::InvalidArgumentError(absl::StrCat("there is no field '", name, "'"));
+      return absl::InvalidArgumentError(absl::StrCat("unknown field '", name, "'"));
     }
   }
   Line line;
@@ -83,7 +83,7 @@ absl::StatusOr<ScriptedModel::Line> ScriptedModel::ParseLine(const json::value& 
   }
   line.ids = tokenizer.Encode(output, true);
   if (!truncated.value_or(false)) line.ids.push_back(format.end_of_turn_ids().front());
-  if (line.ids.empty()) return absl::InvalidArgumentError("the line samples nothing");
+  if (line.ids.empty()) return absl::InvalidArgumentError("the line has nothing to sample");
   return line;
 }
 

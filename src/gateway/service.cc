@@ -144,7 +144,7 @@ class GatewayService final : public v1::Gateway::Service {
       std::string known;
       for (const Dialect* one : Dialects()) absl::StrAppend(&known, " ", base::View(one->name()));
       return Fail(context,
-                  BadRequest("dialect", absl::StrCat("there is no dialect '", request->dialect(), "'; known:", known)));
+                  BadRequest("dialect", absl::StrCat("unknown dialect '", request->dialect(), "'; known:", known)));
     }
     RawRequest raw{.body = request->request_json(), .headers = {}, .token_events = request->tokens()};
     for (const auto& [name, text] : request->headers()) raw.headers.Add(name, text);
@@ -224,7 +224,7 @@ class GatewayService final : public v1::Gateway::Service {
       for (WireEvent& event : out.events) here = here && write(std::move(event));
       if (here && out.done) return Fail(context, out.status);
     }
-    answer->Abort(absl::CancelledError("the client went away"));
+    answer->Abort(absl::CancelledError("the client disconnected"));
     return grpc::Status::CANCELLED;
   }
 

@@ -183,7 +183,7 @@ struct World {
       outcome.trailer = out.trailer;
       return outcome;
     }
-    answer->Abort(absl::CancelledError("the client went away"));
+    answer->Abort(absl::CancelledError("the client disconnected"));
     return outcome;
   }
 

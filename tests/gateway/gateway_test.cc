@@ -498,7 +498,7 @@ TEST(Gateway, RecordsTheSampledIdsOfAnAbortedCall) {
   flag->WaitAndClear();
   call->TakeOutput();
   call->TakeOutput();  // says that the first was sent
-  call->Abort(absl::CancelledError("the client went away"));
+  call->Abort(absl::CancelledError("the client disconnected"));
   while (!call->TakeOutput().done) flag->WaitAndClear();
   const auto calls = world.pool.calls();
   ASSERT_EQ(calls.size(), 1u);

@@ -279,11 +279,11 @@ TEST(GoogleRequest, ChoosesFunctionsByMode) {
   ASSERT_EQ(some->tools.size(), 1u);
   EXPECT_EQ(some->tools[0].name, "g");
   EXPECT_EQ(choose(R"("mode":"MAYBE")").status().message(),
-            R"('toolConfig.functionCallingConfig.mode' must be "AUTO", "ANY", "NONE" or "VALIDATED")");
+            R"('toolConfig.functionCallingConfig.mode' must be "AUTO", "ANY", "NONE", or "VALIDATED")");
   EXPECT_EQ(choose(R"("mode":"ANY","allowedFunctionNames":["h"])").status().message(),
             "'toolConfig.functionCallingConfig.allowedFunctionNames[0]' must be the name of a function among 'tools'");
   EXPECT_EQ(Parse(With(R"("toolConfig":{"functionCallingConfig":{"mode":"ANY"}})")).status().message(),
-            "'toolConfig.functionCallingConfig.mode' asks for a call, but there are no functions");
+            "'toolConfig.functionCallingConfig.mode' requires a call, but there are no functions");
 }
 
 TEST(GoogleRequest, NamesTheFieldAtFault) {
@@ -295,34 +295,34 @@ TEST(GoogleRequest, NamesTheFieldAtFault) {
       {R"({"contents":[{"role":"user"}]})", "'contents[0]' needs at least one of 'parts'"},
       {R"({"contents":[{"role":"system","parts":[{"text":"x"}]}]})", R"('contents[0].role' must be "user" or "model")"},
       {R"({"contents":[{"parts":[{}]}]})",
-       "'contents[0].parts[0]' needs a 'text', 'functionCall' or 'functionResponse'"},
+       "'contents[0].parts[0]' needs 'text', 'functionCall', or 'functionResponse'"},
       {R"({"contents":[{"parts":[{"text":5}]}]})", "'contents[0].parts[0].text' must be a string"},
       {R"({"contents":[{"parts":["hi"]}]})", "'contents[0].parts[0]' must be an object"},
       {R"({"contents":[{"parts":[{"functionResponse":{"name":"f","response":"x"}}]}]})",
        "'contents[0].parts[0].functionResponse.response' must be an object"},
       {R"({"contents":[{"parts":[{"text":"q"}]},{"role":"model","parts":[{"functionCall":{"args":{}}}]}]})",
-       "'contents[1].parts[0].functionCall.name' must be a string that is not empty"},
+       "'contents[1].parts[0].functionCall.name' must be a nonempty string"},
       {R"({"contents":[{"parts":[{"text":"q"}]},{"role":"model","parts":[{"functionCall":{"name":"f","args":"x"}}]}]})",
        "'contents[1].parts[0].functionCall.args' must be an object"},
       {With(R"("tools":[5])"), "'tools[0]' must be an object"},
       {With(R"("tools":[{"functionDeclarations":[{"name":""}]}])"),
        "'tools[0].functionDeclarations[0]' needs a name of 1 to 256 bytes"},
       {With(R"("cachedContent":"c")"),
-       "'cachedContent' is not supported: contents are not stored here, send all of them"},
+       "'cachedContent' is not supported: this server does not store contents, so send all of them"},
       {Configured(R"("temperature":3)"), "'generationConfig.temperature' must be a number in [0, 2]"},
       {Configured(R"("maxOutputTokens":0)"),
        "'generationConfig.maxOutputTokens' must be a whole number in [1, 2147483647]"},
       {Configured(R"("logprobs":2)"), "'logprobs' needs 'responseLogprobs': true"},
       {Configured(R"("responseMimeType":"text/html")"),
-       R"('generationConfig.responseMimeType' must be "text/plain", "application/json" or "text/x.enum")"},
+       R"('generationConfig.responseMimeType' must be "text/plain", "application/json", or "text/x.enum")"},
       {Configured(R"("responseMimeType":"text/x.enum","responseSchema":{"type":"STRING"})"),
-       "'generationConfig.responseSchema' must be a schema with an 'enum' of strings where the answer is "
+       "'generationConfig.responseSchema' must be a schema with an 'enum' of strings if the MIME type is "
        "\"text/x.enum\""},
       {Configured(R"("responseModalities":["IMAGE"])"),
-       R"('generationConfig.responseModalities[0]' must be "TEXT": the model here writes text only)"},
+       R"('generationConfig.responseModalities[0]' must be "TEXT": this model writes only text)"},
       {R"({"contents":[{"parts":[{"text":"q"}]},{"role":"model","parts":[{"functionCall":{"name":"f"}}]}]})",
-       "the model cannot continue the last message of 'contents': it must be the assistant's, with text and without "
-       "tool calls"}};
+       "the model cannot continue the last message of 'contents': it must be an assistant message with text and "
+       "without tool calls"}};
   for (const auto& [body, message] : cases) {
     for (const char* dialect : {kGenerate, kStream}) {
       const absl::Status status = Parse(body, dialect).status();
@@ -559,7 +559,7 @@ TEST(GoogleReply, CountsTokensOfContentsOrOfAWholeRequest) {
             absl::StrCat("{\"totalTokens\":", world.engine->requests()[0].prompt_ids_size(), "}"));
   EXPECT_LT(plain.events.at(0).at("totalTokens").as_int64(), whole.events.at(0).at("totalTokens").as_int64());
   EXPECT_EQ(world.Ask(kCount, "key", R"({"generateContentRequest":{"contents":[{"parts":[{}]}]}})").status.message(),
-            "'generateContentRequest.contents[0].parts[0]' needs a 'text', 'functionCall' or 'functionResponse'");
+            "'generateContentRequest.contents[0].parts[0]' needs 'text', 'functionCall', or 'functionResponse'");
 }
 
 TEST(GoogleErrors, HaveGooglesShape) {

@@ -31,9 +31,10 @@ TEST(LostTools, AreThoseThatTheTemplateDoesNotWriteOrTheOutputFormatDoesNotRead)
   EXPECT_EQ(WhyToolsAreLost(*TestFormat()), "") << "a built-in format";
   EXPECT_THAT(WhyToolsAreLost(*Format(kWithTools, "plain")),
               AllOf(HasSubstr("'plain' has no tool calls"), Not(HasSubstr("template"))));
-  EXPECT_EQ(WhyToolsAreLost(*Format(kMessagesAlone, "hermes")), "the chat template writes no tools into the prompt");
+  EXPECT_EQ(WhyToolsAreLost(*Format(kMessagesAlone, "hermes")),
+            "the chat template does not write tools into the prompt");
   EXPECT_THAT(WhyToolsAreLost(*Format(kMessagesAlone, "plain")),
-              AllOf(HasSubstr("writes no tools"), HasSubstr("'plain' has no tool calls")));
+              AllOf(HasSubstr("does not write tools"), HasSubstr("'plain' has no tool calls")));
   EXPECT_EQ(WhyToolsAreLost(*Format("{{ raise_exception('no') if tools }}x<|im_end|>", "hermes")), "")
       << "a refusal is no silent loss";
 }

@@ -65,7 +65,7 @@ TEST(ScriptedModelTest, CallsAreWrittenAsTheFormatWritesThem) {
 
 TEST(ScriptedModelTest, ErrorsNameTheLine) {
   const std::pair<const char*, const char*> cases[] = {
-      {"{\"output\": \"a\"}\n{\"outptu\": \"b\"}", "line 2 of the script: there is no field 'outptu'"},
+      {"{\"output\": \"a\"}\n{\"outptu\": \"b\"}", "line 2 of the script: unknown field 'outptu'"},
       {"{\"output\": 1}", "'output' must be a string"},
       {"{\"output\": \"a\", \"repeat\": 1}", "'repeat' must be true or false"},
       {"[]", "must be a JSON object"},

@@ -321,7 +321,7 @@ TEST_F(SnapshotsTest, AWaitingCallThatItsClientLeavesHoldsNothingUp) {
   messages.push_back(Msg("user", "b"));
   const auto answer = world_.StartChat(trunk.api_key(), Body(messages), [] {});
   AwaitAsk();
-  answer->Abort(absl::CancelledError("the client went away"));
+  answer->Abort(absl::CancelledError("the client disconnected"));
   EXPECT_TRUE(answer->TakeOutput().done);
   EXPECT_EQ(world_.gateway().Status().active_calls(), 0);
   EXPECT_TRUE(world_.End(trunk, v1::EPISODE_FORKED).ok());

@@ -41,7 +41,7 @@ void AbortStream(World& world, const std::string& key, array messages, int held)
   flag->WaitAndClear();
   call->TakeOutput();
   call->TakeOutput();  // says that the first was sent
-  call->Abort(absl::CancelledError("the client went away"));
+  call->Abort(absl::CancelledError("the client disconnected"));
   while (!call->TakeOutput().done) flag->WaitAndClear();
 }
 
@@ -156,7 +156,7 @@ TEST(Splice, ARetryOfAnUndeliveredAnswerIsCountedAsARetry) {
     auto flag = std::make_shared<Flag>();
     auto call = world.StartChat(episode.api_key(), body, [flag] { flag->Set(); });
     while (world.pool.calls().empty()) flag->WaitAndClear();  // its client reads nothing
-    call->Abort(absl::CancelledError("the client went away"));
+    call->Abort(absl::CancelledError("the client disconnected"));
   }
   const auto again = world.Chat(episode.api_key(), Body(Question()));
   ASSERT_TRUE(again.status.ok());
@@ -257,7 +257,7 @@ TEST(Splice, ContinuesABrokenStreamThatIsStillBeingRecorded) {
   call->TakeOutput();
   call->TakeOutput();
   world.pool.CloseGate(true);
-  call->Abort(absl::CancelledError("the client went away"));
+  call->Abort(absl::CancelledError("the client disconnected"));
   auto next = std::make_shared<Flag>();
   auto answer = world.StartChat(episode.api_key(), Body(Asking("A long answer that goes on")), [next] { next->Set(); });
   world.pool.CloseGate(false);

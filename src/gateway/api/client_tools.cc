@@ -21,7 +21,7 @@ constexpr ClientTool kClientTools[] = {
      "local_shell_call", "lsh", "action", R"({"type":"exec","command":[],"env":{}})"},
     {ToolKind::kShell, "shell", "Runs commands in a shell on the user's machine and returns their output.",
      R"({"type":"object","properties":{
-         "commands":{"type":"array","items":{"type":"string"},"description":"Lines for the shell, each run on its own."},
+         "commands":{"type":"array","items":{"type":"string"},"description":"Command lines for the shell, each run separately."},
          "timeout_ms":{"type":"integer"},
          "max_output_length":{"type":"integer","description":"Characters of output to return."}},"required":["commands"]})",
      "shell_call", "sh", "action", R"({"commands":[],"timeout_ms":null,"max_output_length":null})"},
@@ -29,7 +29,7 @@ constexpr ClientTool kClientTools[] = {
      R"({"type":"object","properties":{
          "type":{"type":"string","enum":["create_file","update_file","delete_file"]},
          "path":{"type":"string"},
-         "diff":{"type":"string","description":"What changes, as a V4A diff; not for delete_file."}},
+         "diff":{"type":"string","description":"The changes as a V4A diff; not for delete_file."}},
          "required":["type","path"]})",
      "apply_patch_call", "apc", "operation", R"({"type":"update_file","path":"","diff":""})"},
 };

@@ -30,11 +30,11 @@ constexpr UnheldField kUnheld[] = {
     {"ebnf", kNoGrammar},
     {"structural_tag", kNoTags},
     {"guided_whitespace_pattern", "the whitespace of JSON cannot be configured"},
-    {"allowed_token_ids", "sampling cannot be limited to ids: use logit_bias"},
+    {"allowed_token_ids", "sampling cannot be restricted to token ids: use logit_bias"},
     {"bad_words", "sampling cannot exclude words: use logit_bias"},
-    {"use_beam_search", "answers are sampled"},
-    {"logits_processors", "no code of a client's is run"},
-    {"truncate_prompt_tokens", "a prompt is never cut: shorten it"},
+    {"use_beam_search", "answers are always sampled"},
+    {"logits_processors", "clients' code is not run"},
+    {"truncate_prompt_tokens", "prompts are never truncated: shorten the prompt"},
     {"prompt_logprobs", "prompts are not scored"},
     {"chat_template", "the model's own template is used"},
 };
@@ -74,7 +74,7 @@ void ReadSchema(Fields& owner, const char* name, GatewayRequest& request) {
   std::string text = schema->is_string() ? std::string(schema->get_string()) : base::PrintJson(*schema);
   const auto parsed = base::ParseJson(text);
   if (!parsed.ok() || (!parsed->is_object() && !parsed->is_bool())) {
-    return owner.Wrong(name, "a JSON schema, as an object or as its text");
+    return owner.Wrong(name, "a JSON schema, as an object or a string");
   }
   request.json_schema = std::move(text);
 }
@@ -134,8 +134,8 @@ void ReadPromptEnd(Fields& body, GatewayRequest& request) {
   body.Read("add_generation_prompt", generation_prompt);
   if (begun == !generation_prompt) return;
   body.Fail(begun ? BadRequest("continue_final_message",
-                               "'continue_final_message' needs 'add_generation_prompt': false, since the last message "
-                               "is the beginning of the answer")
+                               "'continue_final_message' needs 'add_generation_prompt': false, because the last "
+                               "message is the beginning of the answer")
                   : ApiError(400, "unsupported_parameter", "add_generation_prompt",
                              "'add_generation_prompt': false is not supported: every prompt ends with the beginning of "
                              "an answer, or with 'continue_final_message' within one"));
@@ -160,7 +160,7 @@ bool BeginAnswerConstraint(Fields& owner, std::string_view name, GatewayRequest&
   const std::string path = owner.PathOf(name);
   if (request.holds_answer()) {
     owner.Fail(BadRequest(path, absl::StrCat("'", path, "' and '", request.format_field,
-                                             "' both constrain the answer: send one of them")));
+                                             "' both constrain the answer: send only one of them")));
     return false;
   }
   request.format_field = path;

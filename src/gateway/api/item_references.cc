@@ -22,8 +22,7 @@ absl::Status ResolveReferences(const FindDelivered& find_delivered, GatewayReque
     if (!delivered.has_value() || (is_call && reference->index >= delivered->tool_calls.size())) {
       unknown = ApiError(400, "unsupported_parameter", reference->path,
                          absl::StrCat("'", reference->path,
-                                      "' refers to an item that is not known here: send the item itself, as with "
-                                      "store: false"));
+                                      "' refers to an unknown item: send the item itself, as with store: false"));
       continue;
     }
     bytes += is_call                                   ? delivered->tool_calls[reference->index].arguments_json.size()

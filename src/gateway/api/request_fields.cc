@@ -44,8 +44,7 @@ void ReadStop(Fields& body, std::string_view name, GatewayRequest& request) {
     good = add(*stop);
   }
   if (good) return;
-  body.Wrong(name,
-             absl::StrCat("a string or up to ", kMaxStops, " strings, none of them over ", kMaxStopBytes, " bytes"));
+  body.Wrong(name, absl::StrCat("a string or up to ", kMaxStops, " strings of at most ", kMaxStopBytes, " bytes"));
 }
 
 void ReadBias(Fields& body, GatewayRequest& request) {
@@ -130,7 +129,7 @@ absl::StatusOr<std::optional<std::string>> NestedText(const value& part, std::st
 void ReadArguments(Fields& call, std::string& out) {
   call.Read("arguments", out);
   if (!HasTooManyValues(out)) return;
-  call.Wrong("arguments", absl::StrCat("a string of at most ", kMaxBodyValues, " JSON values"));
+  call.Wrong("arguments", absl::StrCat("a string with at most ", kMaxBodyValues, " JSON values"));
 }
 
 absl::StatusOr<value> ParseBody(std::string_view body) {
@@ -171,7 +170,7 @@ void ReadCommon(const Headers& headers, Fields& body, GatewayRequest& request) {
   body.Read("return_token_ids", request.return_token_ids);
   if (const value* list = body.Get("prompt_token_ids")) {
     std::vector<int32_t> ids;
-    if (!ReadIds(*list, ids)) body.Wrong("prompt_token_ids", "a list of token ids, at least one");
+    if (!ReadIds(*list, ids)) body.Wrong("prompt_token_ids", "a list of at least one token id");
     request.prompt_field = "prompt_token_ids";
     request.raw_prompts.push_back({"", std::move(ids)});
   }
@@ -252,11 +251,12 @@ absl::Status SetToolChoice(std::string_view mode, GatewayRequest& request) {
     request.tool_choice.mode = ToolChoice::Mode::kNone;
   } else if (mode == "required" || mode == "any") {
     if (request.tools.empty())
-      return BadRequest("tool_choice", "'tool_choice' asks for a call, but there are no tools");
+      return BadRequest("tool_choice", "'tool_choice' requires a call, but there are no tools");
     request.tool_choice.mode = ToolChoice::Mode::kRequired;
   } else {
-    return BadRequest("tool_choice",
-                      "'tool_choice' must be \"auto\", \"none\", \"required\" (in messages \"any\") or name a tool");
+    return BadRequest(
+        "tool_choice",
+        "'tool_choice' must be \"auto\", \"none\", or \"required\" (\"any\" in the Messages API), or name a tool");
   }
   return absl::OkStatus();
 }
@@ -300,7 +300,7 @@ void ReadFormat(Fields& owner, std::string_view name, bool strict_unless_said, G
   const bool usable = schema == nullptr ? any_object || (nested != nullptr && nested->is_object())
                                         : schema->is_object() || schema->is_bool();
   if ((kind != "json_schema" && !any_object) || !usable) {
-    return owner.Wrong(name, "of type \"text\", \"json_object\" or \"json_schema\" with an object 'schema'");
+    return owner.Wrong(name, "of type \"text\", \"json_object\", or \"json_schema\" with an object 'schema'");
   }
   const value* strict = base::Find(holder, "strict");
   const bool held = strict == nullptr || strict->is_null() ? strict_unless_said : *strict == true;
@@ -321,7 +321,8 @@ value LenientSchema(const value& schema) {
 absl::StatusOr<std::string> ContentText(const value* content, const std::string& path, std::string_view separator) {
   if (content == nullptr || content->is_null()) return std::string();
   if (content->is_string()) return std::string(content->get_string());
-  if (!content->is_array()) return BadRequest(path, absl::StrCat("'", path, "' must be a string, parts or null"));
+  if (!content->is_array())
+    return BadRequest(path, absl::StrCat("'", path, "' must be a string, a list of parts, or null"));
   std::string text;
   for (size_t i = 0; i < content->get_array().size(); ++i) {
     INGOT_ASSIGN_OR_RETURN(const std::string piece, PartText(content->get_array()[i], absl::StrCat(path, "[", i, "]")));
@@ -346,8 +347,8 @@ absl::StatusOr<std::string> PartText(const value& part, const std::string& path)
   INGOT_ASSIGN_OR_RETURN(auto nested, NestedText(part, type->get_string(), path));
   if (nested.has_value()) return *std::move(nested);
   return ApiError(400, "unsupported_content", path,
-                  absl::StrCat("'", path, "' is of the type '", base::CutText(type->get_string(), 64),
-                               "': the model here reads text only, no images, audio or files"));
+                  absl::StrCat("'", path, "' has the type '", base::CutText(type->get_string(), 64),
+                               "': this model reads only text, not images, audio, or files"));
 }
 
 namespace {
@@ -363,15 +364,16 @@ bool MayContinue(const GatewayRequest& request) {
 absl::Status CannotContinue(const GatewayRequest& request) {
   return BadRequest(request.prompt_field,
                     absl::StrCat("the model cannot continue the last message of '", request.prompt_field,
-                                 "': it must be the assistant's, with text and without tool calls"));
+                                 "': it must be an assistant message with text and without tool calls"));
 }
 
 absl::Status CheckBegun(const GatewayRequest& request) {
   if (!request.conversation.ends_begun) return absl::OkStatus();
   if (!request.raw_prompts.empty()) {
-    return BadRequest("continue_final_message",
-                      absl::StrCat("'continue_final_message' continues the last message, but '", request.prompt_field,
-                                   "' is not a conversation: leave it out, the model continues the prompt anyway"));
+    return BadRequest(
+        "continue_final_message",
+        absl::StrCat("'continue_final_message' continues the last message, but '", request.prompt_field,
+                     "' is not a conversation: remove it, because the model continues the prompt anyway"));
   }
   return MayContinue(request) ? absl::OkStatus() : CannotContinue(request);
 }
@@ -397,7 +399,7 @@ absl::Status CheckRequest(const GatewayRequest& request) {
   }
   INGOT_RETURN_IF_ERROR(CheckBegun(request));
   if (request.max_tokens > 0 && request.min_tokens > request.max_tokens) {
-    return BadRequest("min_tokens", "'min_tokens' must be at most the largest number of tokens");
+    return BadRequest("min_tokens", "'min_tokens' must not exceed the maximum number of tokens");
   }
   // Constrained output ends when it is complete.
   const bool constrained = request.holds_answer() || request.tool_choice.mode == ToolChoice::Mode::kRequired;
@@ -406,7 +408,8 @@ absl::Status CheckRequest(const GatewayRequest& request) {
   for (const auto& [name, set] : ends) {
     if (!set || !constrained) continue;
     const std::string other = request.holds_answer() ? request.format_field : "tool_choice";
-    return BadRequest(name, absl::StrCat("'", name, "' and '", other, "' contradict each other: send one of them"));
+    return BadRequest(name,
+                      absl::StrCat("'", name, "' and '", other, "' contradict each other: send only one of them"));
   }
   for (const GatewayRequest::RawPrompt& prompt : request.raw_prompts) {
     if (!prompt.ids.empty() || !prompt.text.empty()) continue;

@@ -148,9 +148,10 @@ absl::Status CheckToolChoice(const text::ChatFormat& format, const GatewayReques
     if (!MayBeCalled(request, tool.name)) continue;
     const auto shape = format.output()->ShapeOf(tool.name);
     if (shape.ok()) continue;
-    const std::string way_on = absl::IsUnimplemented(shape.status())
-                                   ? absl::StrCat(kWayToTools, ". Without one an answer is text, also under 'auto'")
-                                   : std::string("leave the choice to the model (auto)");
+    const std::string way_on =
+        absl::IsUnimplemented(shape.status())
+            ? absl::StrCat(kWayToTools, ". Without such a format, answers are text, even with 'auto'")
+            : std::string("leave the choice to the model (auto)");
     return ApiError(
         400, "tool_choice_unsupported", request.tool_choice_field,
         absl::StrCat("no call of '", tool.name, "' can be forced: ", shape.status().message(), "; ", way_on));

@@ -100,17 +100,17 @@ absl::StatusOr<std::string> CallNumbers::Find(const v1::CallReward& named, const
   if (named.call_case() == v1::CallReward::kTurn) {
     for (const auto& [sequence, append] : lost_) {
       if (!IsUnsettled(sequence)) continue;
-      return absl::UnavailableError(absl::StrCat("it is not known yet whether a call of episode ", episode_id,
-                                                 " is recorded, and 'turn' counts recorded calls: "
-                                                 "send the reward again"));
+      return absl::UnavailableError(
+          absl::StrCat("it is not yet known whether a call of episode ", episode_id,
+                       " was recorded, and 'turn' counts recorded calls: send the reward again"));
     }
     if (std::string call = CallAt(named.turn()); !call.empty()) return call;
     return ApiError(404, "call_not_found", "turn",
-                    absl::StrCat("episode ", episode_id, " has recorded no call with the number ", named.turn()));
+                    absl::StrCat("episode ", episode_id, " has no recorded call with the number ", named.turn()));
   }
   if (std::string call = RecordedAs(named.call_id()); !call.empty()) return call;
   return ApiError(404, "call_not_found", "call_id",
-                  absl::StrCat("episode ", episode_id, " has recorded no call '",
+                  absl::StrCat("episode ", episode_id, " has no recorded call '",
                                base::Printable(named.call_id(), {.max_bytes = 80}), "'"));
 }
 

@@ -16,7 +16,7 @@ namespace {
 absl::Status CheckName(const char* of, const std::string& name) {
   if (tree::IsSignalName(name)) return absl::OkStatus();
   return BadRequest(of, absl::StrCat("a name of '", of, "' must have 1 to ", tree::kMaxSignalName,
-                                     " bytes without control characters or marks of direction: '",
+                                     " bytes without control or bidirectional formatting characters: '",
                                      base::Printable(name, {.max_bytes = 80}), "'"));
 }
 

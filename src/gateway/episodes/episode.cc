@@ -59,7 +59,7 @@ absl::StatusOr<int32_t> Episode::BeginCall(const std::shared_ptr<ChatCall>& call
   if (numbers_.made() >= max_calls && !session_) {
     return ApiError(400, kEpisodeLimit, "",
                     absl::StrCat("episode ", id(), " has made ", max_calls,
-                                 " calls, its limit (max_calls): it accepts no more, so end it"));
+                                 " calls, its limit (max_calls): it accepts no more calls, so end it"));
   }
   if (session_ && (static_cast<int>(history_.size()) >= max_calls || history_.tokens() >= limits_.max_tokens())) {
     history_ = History();

@@ -12,7 +12,7 @@ constexpr char kRejectedMark[] = "; the gateway's last rejection: ";
 constexpr size_t kMaxRejection = 600;  // bytes
 
 absl::Status StillStoring(const std::string& episode_id) {
-  return absl::DeadlineExceededError(absl::StrCat("another request's reward or end of episode ", episode_id,
+  return absl::DeadlineExceededError(absl::StrCat("another request's reward for, or end of, episode ", episode_id,
                                                   " is still being stored: try again later"));
 }
 
@@ -97,8 +97,9 @@ absl::StatusOr<Episode::End> Episode::StartEnd(const RequestedEnd& asked, std::c
   base::MutexLock lock(mu_);
   if (!turns_.Await(clock_, mu_, changed_, clock_.Now() + timeout)) return StillStoring(id());
   if (state_ == State::kOpen && asked.only_uncalled && called_) {
-    return ApiError(409, "episode_called", "",
-                    absl::StrCat("episode ", id(), " has made a call, so its client is connected and it is not ended"));
+    return ApiError(
+        409, "episode_called", "",
+        absl::StrCat("episode ", id(), " has made a call, so its client is connected and the episode was not ended"));
   }
   const bool judged = state_ == State::kOpen && asked.finish_if_judged && earned_.has_own();
   const v1::EpisodeState state = judged ? v1::EPISODE_FINISHED : asked.state;

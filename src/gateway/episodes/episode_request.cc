@@ -42,7 +42,7 @@ absl::Status CheckFields(const value& body, std::initializer_list<std::string_vi
     const std::string path = of + base::Printable(name, {.max_bytes = 80});
     std::string names;
     for (const std::string_view one : known) absl::StrAppend(&names, names.empty() ? "" : ", ", base::View(one));
-    return BadRequest(path, absl::StrCat("there is no field '", path, "'; known: ", names));
+    return BadRequest(path, absl::StrCat("unknown field '", path, "'; known: ", names));
   }
   return absl::OkStatus();
 }

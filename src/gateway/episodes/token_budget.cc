@@ -11,7 +11,7 @@ absl::StatusOr<int64_t> TokenBudget::Take(int64_t prompt, const std::string& epi
     return ApiError(
         400, kEpisodeLimit, "",
         absl::StrCat("episode ", episode_id, " has used ", used_, " of its ", limit_,
-                     " tokens (max_tokens), and this prompt has ", prompt, ": it accepts no more, so end it"));
+                     " tokens (max_tokens), and this prompt has ", prompt, ": it accepts no more calls, so end it"));
   }
   used_ += prompt;
   return limit_ > 0 ? limit_ - used_ : INT64_MAX;

@@ -126,7 +126,8 @@ http::Reply QuickReply(Gateway& gateway, const HttpRequest& request) {
     return ErrorReply(*route.dialect, rejected);
   };
   if (IsEncoded(request.headers)) {
-    http::Reply reply = error(415, "unsupported_encoding", "the body has a Content-Encoding: send it as it is");
+    http::Reply reply = error(415, "unsupported_encoding",
+                              "the body has a Content-Encoding, which is not supported: send it unencoded");
     reply.fields.emplace_back("Accept-Encoding", "identity");
     return reply;
   }
@@ -134,14 +135,13 @@ http::Reply QuickReply(Gateway& gateway, const HttpRequest& request) {
   if (route.kind == HttpRoute::Kind::kNone || root) {
     std::string known;
     for (const Dialect* dialect : Dialects()) absl::StrAppend(&known, " /v1", base::View(dialect->path()));
-    return error(
-        404, "not_found",
-        absl::StrCat("there is nothing at ", base::Printable(request.target, {.max_bytes = 200}), "; try", known));
+    return error(404, "not_found",
+                 absl::StrCat("unknown path: ", base::Printable(request.target, {.max_bytes = 200}), "; try", known));
   }
   if (!HasMethod(request)) {
     http::Reply reply = error(
         405, "method_not_allowed",
-        absl::StrCat("this path takes ", route.method, ", not ", base::Printable(request.method, {.max_bytes = 20})));
+        absl::StrCat("this path accepts ", route.method, ", not ", base::Printable(request.method, {.max_bytes = 20})));
     reply.fields.emplace_back("Allow", route.method);
     return reply;
   }
@@ -294,7 +294,7 @@ class AnswerExchange final : public http::Exchange {
   }
   void Closed(http::Side side) override {
     answer_->Abort(side == http::Side::kServer ? absl::UnavailableError("the gateway is shutting down")
-                                               : absl::CancelledError("the client went away"));
+                                               : absl::CancelledError("the client disconnected"));
   }
 
  private:

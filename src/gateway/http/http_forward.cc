@@ -105,9 +105,9 @@ class PassedOn final : public http::Exchange, public std::enable_shared_from_thi
     if (streams_) {
       output.done = output.broken = true;
     } else {
-      output.reply = reject_(ApiError(
-          503, "gateway_lost", "",
-          absl::StrCat(role_, " serves this episode but is gone (", why.message(), "): send the request again")));
+      output.reply = reject_(ApiError(503, "gateway_lost", "",
+                                      absl::StrCat(role_, " serves this episode but is unreachable (", why.message(),
+                                                   "): send the request again")));
     }
     return output;
   }

@@ -14,8 +14,8 @@ Episode::RequestedEnd LostRunner() {
 // Does not return FAILED_PRECONDITION, which would mean that the run is over.
 absl::Status RunnerReplaced(const std::string& runner) {
   return absl::AbortedError(absl::StrCat("runner '", base::Printable(runner, {.max_bytes = 80}),
-                                         "' was started again, so the earlier instance can no longer open episodes. If "
-                                         "it is still running, stop it or rename one of them"));
+                                         "' was started again, so its earlier instance can no longer open episodes. If "
+                                         "that instance is still running, stop it or rename one of them"));
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ absl::StatusOr<std::shared_ptr<Episode>> EpisodeAccess::FindForCall(const Caller
     const OpenEpisodes::Known known = open_.Lookup(caller.episode);
     if (known.none()) {
       if (losses != known.losses) return EpisodeElsewhere(caller.episode);
-      return ApiError(404, "episode_not_found", "", "the URL names no open episode");
+      return ApiError(404, "episode_not_found", "", "the URL does not name an open episode");
     }
     if (caller.api_key.empty()) {
       return ApiError(401, "invalid_api_key", "",

@@ -48,7 +48,7 @@ v1::EpisodeEndResponse ResponseTo(const std::string& rejection) {
 absl::Status EpisodeEnds::RewardEpisode(const v1::EpisodeRewardRequest& request,
                                         const std::function<bool()>& client_gone) {
   if (!request.has_reward() && request.signals().empty() && request.facts().empty() && request.call_rewards().empty()) {
-    return BadRequest("reward", "the request has none of 'reward', 'signals', 'facts', and call rewards");
+    return BadRequest("reward", "the request has no 'reward', 'signals', 'facts', or call rewards");
   }
   INGOT_ASSIGN_OR_RETURN(auto episode, access_.FindByKey(request.episode_id(), request.api_key()));
   INGOT_RETURN_IF_ERROR(CheckRewards(request));
@@ -63,7 +63,7 @@ absl::Status EpisodeEnds::RewardEpisode(const v1::EpisodeRewardRequest& request,
   }
   // Checked while holding the turn and a number, so anything the client posts after this is stored later.
   if (client_gone != nullptr && client_gone()) {
-    return absl::CancelledError("the client went away before its reward was stored");
+    return absl::CancelledError("the client disconnected before its reward was stored");
   }
   absl::Status stored;
   if (core_.parts.pool != nullptr) {
@@ -206,7 +206,7 @@ absl::StatusOr<v1::EpisodeEndResponse> EpisodeEnds::End(const std::shared_ptr<Ep
   INGOT_RETURN_IF_ERROR(status);
   if (by_pool.empty() && by_scheduler.empty()) return ResponseTo(end.rejection);
   INGOT_LOG(
-      warn, "episode {} is given up as {}: {}", episode->id(), v1::EpisodeState_Name(end.request.state()),
+      warn, "gave up on episode {}, which ends as {}: {}", episode->id(), v1::EpisodeState_Name(end.request.state()),
       by_pool.empty() ? "the scheduler does not know it: " + by_scheduler : "the pool rejects its end: " + by_pool);
   if (by_pool.empty()) return ResponseTo(end.rejection);  // the end is durable
   return ApiError(409, "episode_over", "",

@@ -47,7 +47,7 @@ absl::Status CheckRequest(const v1::EpisodeOpenRequest& request, bool admission)
   const size_t once = request.idempotency_key().size();
   if (once != 0 && (once < kMinIdempotencyKey || once > kMaxIdempotencyKey)) {
     return BadRequest("idempotency_key", absl::StrCat("'idempotency_key' must have ", kMinIdempotencyKey, " to ",
-                                                      kMaxIdempotencyKey, " bytes that cannot be guessed"));
+                                                      kMaxIdempotencyKey, " bytes, and must be hard to guess"));
   }
   if (request.can_fork() && request.runner().empty()) {
     return BadRequest("can_fork", "'can_fork' needs the name of a 'runner', which holds the snapshots");
@@ -76,7 +76,8 @@ absl::StatusOr<v1::EpisodeOpenResponse> Openings::OpenEpisode(const v1::EpisodeO
     if (!elsewhere.empty()) {
       INGOT_RETURN_IF_ERROR(
           ends_
-              .End(episode, {.state = v1::EPISODE_FENCED, .detail = "it was opened at " + elsewhere + " meanwhile"},
+              .End(episode,
+                   {.state = v1::EPISODE_FENCED, .detail = "it was meanwhile opened at " + elsewhere + " meanwhile"},
                    false)
               .status());
       return EpisodeElsewhere("of this idempotency key", elsewhere);
@@ -159,7 +160,7 @@ void Openings::ReportHolder(const v1::Episode& rejected) {
 
 void Openings::GiveBack(const v1::Episode& record, const std::string& why) {
   const absl::Status reported = core_.parts.admission->ReportEpisodeEnd(MakeEnded(record, v1::EPISODE_FENCED, 0, why));
-  if (!reported.ok()) INGOT_LOG(error, "an episode that was not stored stays admitted: {}", reported.ToString());
+  if (!reported.ok()) INGOT_LOG(error, "an episode was not stored but remains admitted: {}", reported.ToString());
 }
 
 absl::Status Openings::Store(const v1::Episode& record, bool admitted) {

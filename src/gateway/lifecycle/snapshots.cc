@@ -49,7 +49,7 @@ absl::StatusOr<v1::EpisodeSnapshotResponse> Snapshots::SnapshotEpisode(const v1:
   episode->OpenGate();
   INGOT_RETURN_IF_ERROR(served);
   if (absl::IsFailedPrecondition(taken)) {
-    return ApiError(409, "no_snapshot", "", absl::StrCat("the snapshot of the episode failed: ", taken.message()));
+    return ApiError(409, "no_snapshot", "", absl::StrCat("the episode's snapshot failed: ", taken.message()));
   }
   INGOT_RETURN_IF_ERROR(taken);
   v1::EpisodeSnapshotResponse response;
@@ -106,7 +106,7 @@ absl::Status Snapshots::SendSnapshotFiles(const v1::SnapshotFilesPart& part) {
   INGOT_RETURN_IF_ERROR(core_.admin_key.Check(part.admin_key()));
   const auto transfer = transfers_.Find(part.transfer_id());
   snapshot_requests_.ForgetTransfer(part.transfer_id());
-  if (transfer == nullptr) return absl::NotFoundError("the client that requested these files is gone");
+  if (transfer == nullptr) return absl::NotFoundError("the client that requested these files disconnected");
   return transfer->Put(part, kRoomWait);
 }
 

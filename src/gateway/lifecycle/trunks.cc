@@ -36,7 +36,7 @@ absl::Status RequestForkSample(datapool::Client* pool, const std::string& snapsh
     return ApiError(404, "snapshot_not_found", "from_snapshot", why);
   };
   if (absl::IsNotFound(trunk.status()) || absl::IsFailedPrecondition(trunk.status())) {
-    return not_found(absl::StrCat("no episode of this run has the snapshot ", snapshot_id));
+    return not_found(absl::StrCat("no episode in this run has the snapshot ", snapshot_id));
   }
   INGOT_RETURN_IF_ERROR(trunk.status());
   if (trunk->episode().runner().empty()) {

@@ -18,7 +18,8 @@ bool IsOfMemory(const absl::Status& rejection) {
 
 absl::Status Fencing::GiveUp(const std::shared_ptr<Episode>& episode) {
   episode->MarkTaken();
-  INGOT_LOG(warn, "episode {} continues at another gateway; this gateway was unresponsive for too long", episode->id());
+  INGOT_LOG(warn, "episode {} continues on another gateway, because this gateway was unresponsive for too long",
+            episode->id());
   if (!open_.ForgetTaken(episode)) snapshot_requests_.Forget(episode->id());
   return EpisodeElsewhere(episode->id());
 }
@@ -35,7 +36,7 @@ absl::Status Fencing::CheckServed(const std::shared_ptr<Episode>& episode) {
   }
   if (!stored.ok()) {
     return ApiError(503, "pool_unreachable", "",
-                    absl::StrCat("cannot check in the pool whether this gateway still serves episode ", episode->id(),
+                    absl::StrCat("cannot check with the pool whether this gateway still serves episode ", episode->id(),
                                  " (", stored.status().message(), "): send the request again"));
   }
   const v1::Episode& record = stored->episode();

@@ -37,7 +37,7 @@ absl::Status Recovery::Recover(const std::string& gone) {
     }
   }
   if (taken + lost > 0) {
-    INGOT_LOG(info, "{} open episodes of an earlier gateway continue here, {} could not be read", taken, lost);
+    INGOT_LOG(info, "{} open episodes of an earlier gateway continue here; {} could not be read", taken, lost);
   }
   return absl::OkStatus();
 }

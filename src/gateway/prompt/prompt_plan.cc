@@ -84,9 +84,10 @@ absl::StatusOr<std::string> PromptPlanner::Continue(const text::Conversation& co
                   : format_->RenderTail(conversation, first_new, continued.parent_turn, options);
   if (const auto least = text::LeastIdsOf(tail.status())) return text::TooManyIds(known + *least);
   if (!tail.ok()) {
-    INGOT_LOG(debug,
-              "after call {}: the new messages cannot be rendered alone ({}), so the whole conversation is rendered",
-              continued.parent_call_id, std::string(tail.status().message()));
+    INGOT_LOG(
+        debug,
+        "after call {}: the new messages cannot be rendered by themselves ({}), so the whole conversation is rendered",
+        continued.parent_call_id, std::string(tail.status().message()));
     if (absl::IsFailedPrecondition(tail.status())) return kForkThinkingStripped;
     return absl::IsAborted(tail.status()) ? kForkTemplateDiffers : kForkTailFailed;
   }

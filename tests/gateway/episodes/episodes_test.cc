@@ -598,7 +598,7 @@ TEST(Ending, RejectsUnknownFields) {
   EXPECT_EQ(broken.cause(), "disk");
   const absl::Status status = ReadEnd(base::ParseJson(R"({"status":"finished","reward":1})").value(), request);
   EXPECT_EQ(HttpStatusOf(status), 400);
-  EXPECT_EQ(status.message(), "there is no field 'reward'; known: status, detail, cause");
+  EXPECT_EQ(status.message(), "unknown field 'reward'; known: status, detail, cause");
 }
 
 // ---- Limits ----

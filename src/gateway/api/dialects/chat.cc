@@ -67,7 +67,7 @@ absl::Status ReadFunctions(Fields& body, GatewayRequest& request) {
 absl::Status ReadCall(const value& json, const std::string& path, bool custom, text::ToolCall& call) {
   Fields fields(json, path);
   fields.Read("name", call.name);
-  if (call.name.empty()) fields.Wrong("name", "a string that is not empty");
+  if (call.name.empty()) fields.Wrong("name", "a nonempty string");
   const value* arguments = fields.Get(custom ? "input" : "arguments");
   if (custom && arguments != nullptr && arguments->is_string()) {
     call.arguments_json = CustomArguments(arguments->get_string());
@@ -76,7 +76,7 @@ absl::Status ReadCall(const value& json, const std::string& path, bool custom, t
   } else if (arguments != nullptr && arguments->is_object()) {
     call.arguments_json = text::PythonJson(*arguments);
   } else if (arguments != nullptr) {
-    fields.Wrong("arguments", "a string of JSON or an object");
+    fields.Wrong("arguments", "a JSON string or an object");
   }
   return fields.status();
 }

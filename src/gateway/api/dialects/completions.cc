@@ -66,14 +66,14 @@ class Completions final : public Dialect {
     request.logprobs = top.has_value();
     request.top_logprobs = static_cast<int32_t>(top.value_or(0));
     body.Read("best_of", 1, 128, best_of);
-    if (best_of.value_or(request.n) != request.n) body.Wrong("best_of", "equal to 'n': answers are not ranked here");
+    if (best_of.value_or(request.n) != request.n) body.Wrong("best_of", "equal to 'n', because answers are not ranked");
     body.Read("echo", request.echo_prompt);
     if (request.echo_prompt && request.logprobs) {
       body.Fail(BadRequest("echo", "'echo' with 'logprobs' is not supported: prompts are not scored"));
     }
     std::string suffix;
     body.Read("suffix", suffix);
-    if (!suffix.empty()) body.Fail(BadRequest("suffix", "'suffix' is not supported: text is only continued"));
+    if (!suffix.empty()) body.Fail(BadRequest("suffix", "'suffix' is not supported: the model only continues text"));
     INGOT_RETURN_IF_ERROR(body.status());
     if (request.raw_prompts.empty()) INGOT_RETURN_IF_ERROR(ReadPrompts(body, request));
     INGOT_RETURN_IF_ERROR(CheckRequest(request));

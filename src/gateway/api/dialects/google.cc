@@ -108,10 +108,10 @@ absl::Status WrongPart(const ProtoFields& part, const std::string& path) {
     std::string type;
     data.Read("mimeType", type);
     return ApiError(400, "unsupported_content", path,
-                    absl::StrCat("'", path, "' is of the type '", name, "' (", base::Printable(type, {.max_bytes = 64}),
-                                 "): the model here reads text only, no images, audio or files"));
+                    absl::StrCat("'", path, "' has the type '", name, "' (", base::Printable(type, {.max_bytes = 64}),
+                                 "): this model reads only text, not images, audio, or files"));
   }
-  return BadRequest(path, absl::StrCat("'", path, "' needs a 'text', 'functionCall' or 'functionResponse'"));
+  return BadRequest(path, absl::StrCat("'", path, "' needs 'text', 'functionCall', or 'functionResponse'"));
 }
 
 // Returns a system instruction's text. The instruction is either a content object or a string.
@@ -265,7 +265,7 @@ class Turns {
     text::ToolCall call;
     fields.Read("id", call.id);
     fields.Read("name", call.name);
-    if (call.name.empty()) fields.Wrong("name", "a string that is not empty");
+    if (call.name.empty()) fields.Wrong("name", "a nonempty string");
     const value* args = fields.Object("args");
     INGOT_RETURN_IF_ERROR(fields.status());
     call.arguments_json = args == nullptr ? "{}" : text::PythonJson(*args);
@@ -337,12 +337,12 @@ absl::Status ReadToolChoice(ProtoFields& body, GatewayRequest& request) {
   if (mode == "NONE") {
     request.tool_choice.mode = ToolChoice::Mode::kNone;
   } else if (mode == "ANY") {
-    if (request.tools.empty()) return BadRequest(path, "'" + path + "' asks for a call, but there are no functions");
+    if (request.tools.empty()) return BadRequest(path, "'" + path + "' requires a call, but there are no functions");
     request.tool_choice = {ToolChoice::Mode::kRequired, std::move(names)};
   } else if (mode == "AUTO" || mode == "VALIDATED" || mode == "MODE_UNSPECIFIED") {
     if (!names.empty()) KeepTools(names, request);
   } else {
-    return BadRequest(path, "'" + path + R"(' must be "AUTO", "ANY", "NONE" or "VALIDATED")");
+    return BadRequest(path, "'" + path + R"(' must be "AUTO", "ANY", "NONE", or "VALIDATED")");
   }
   return absl::OkStatus();
 }
@@ -354,7 +354,7 @@ void ReadStops(ProtoFields& config, GatewayRequest& request) {
       config.Each("stopSequences", [&request](const value& stop, const std::string& path) -> absl::Status {
         constexpr size_t kMaxStops = 16, kMaxStopBytes = 1024;
         if (!stop.is_string() || stop.get_string().size() > kMaxStopBytes || request.stop.size() >= kMaxStops) {
-          return BadRequest(path, absl::StrCat("'stopSequences' must be up to ", kMaxStops, " strings, none over ",
+          return BadRequest(path, absl::StrCat("'stopSequences' must be up to ", kMaxStops, " strings of at most ",
                                                kMaxStopBytes, " bytes"));
         }
         if (!stop.get_string().empty()) request.stop.emplace_back(stop.get_string());
@@ -392,14 +392,14 @@ void ReadNames(const value* schema, ProtoFields& config, GatewayRequest& request
     good = (*names)[i].is_string();
     if (good) request.choice_texts.emplace_back((*names)[i].get_string());
   }
-  if (!good) config.Wrong("responseSchema", R"(a schema with an 'enum' of strings where the answer is "text/x.enum")");
+  if (!good) config.Wrong("responseSchema", R"(a schema with an 'enum' of strings if the MIME type is "text/x.enum")");
 }
 
 void ReadAnswerFormat(ProtoFields& config, GatewayRequest& request) {
   std::string type = "text/plain";
   config.Read("responseMimeType", type);
   if (type != "text/plain" && type != "application/json" && type != "text/x.enum") {
-    config.Wrong("responseMimeType", R"("text/plain", "application/json" or "text/x.enum")");
+    config.Wrong("responseMimeType", R"("text/plain", "application/json", or "text/x.enum")");
   }
   const char* field = "responseMimeType";
   for (const char* name : {"responseSchema", "_responseJsonSchema", "responseJsonSchema"}) {
@@ -419,7 +419,7 @@ absl::Status ReadModalities(ProtoFields& config) {
   const auto check = [](const value& modality, const std::string& path) -> absl::Status {
     if (modality == "TEXT" || modality == "MODALITY_UNSPECIFIED") return absl::OkStatus();
     return ApiError(400, "unsupported_content", path,
-                    absl::StrCat("'", path, "' must be \"TEXT\": the model here writes text only"));
+                    absl::StrCat("'", path, "' must be \"TEXT\": this model writes only text"));
   };
   return config.Each("responseModalities", check);
 }
@@ -490,7 +490,7 @@ class GenerateContent : public Dialect {
     if (request.model.starts_with(kModels)) request.model.erase(0, kModels.size());
     if (body.Get("cachedContent") != nullptr) {
       return ApiError(400, "unsupported_parameter", body.PathOf("cachedContent"),
-                      "'cachedContent' is not supported: contents are not stored here, send all of them");
+                      "'cachedContent' is not supported: this server does not store contents, so send all of them");
     }
     INGOT_RETURN_IF_ERROR(ReadGenerationConfig(body, request));
     INGOT_RETURN_IF_ERROR(ReadTools(body, request));

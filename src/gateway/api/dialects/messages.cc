@@ -29,14 +29,14 @@ struct TypedTool {
   const char* schema;
 };
 constexpr TypedTool kTypedTools[] = {
-    {"bash_", "Runs a command in a bash session that lasts over calls.",
+    {"bash_", "Runs a command in a bash session that persists between calls.",
      R"({"type":"object","properties":{"command":{"type":"string"},"restart":{"type":"boolean"}}})"},
     {"text_editor_", "Views and edits text files.",
      R"({"type":"object","properties":{"command":{"type":"string","enum":["view","create","str_replace","insert"]},
          "path":{"type":"string"},"file_text":{"type":"string"},"old_str":{"type":"string"},"new_str":{"type":"string"},
          "insert_line":{"type":"integer"},"insert_text":{"type":"string"},
          "view_range":{"type":"array","items":{"type":"integer"}}},"required":["command","path"]})"},
-    {"memory_", "Reads and edits the files of a memory that lasts over conversations, under /memories.",
+    {"memory_", "Reads and edits memory files under /memories, which persist between conversations.",
      R"({"type":"object","properties":{
          "command":{"type":"string","enum":["view","create","str_replace","insert","delete","rename"]},
          "path":{"type":"string"},"file_text":{"type":"string"},"old_str":{"type":"string"},"new_str":{"type":"string"},
@@ -56,8 +56,8 @@ absl::Status ReadTool(const value& json, const std::string& path, GatewayRequest
   fields.Read("strict", tool.strict);
   INGOT_RETURN_IF_ERROR(fields.status());
   if (std::string_view(type).starts_with(kComputer)) {
-    return BadRequest(path, absl::StrCat("'", path, "' is of the type '", type,
-                                         "', whose results are images: the model here reads text only"));
+    return BadRequest(path, absl::StrCat("'", path, "' has the type '", type,
+                                         "', whose results are images, but this model reads only text"));
   }
   if (const value* schema = fields.Get("input_schema")) {
     tool.parameters = *schema;
@@ -180,7 +180,7 @@ absl::Status ReadAssistantBlock(const value& block, const std::string& path, Con
     text::ToolCall call;
     fields.Read("id", call.id);
     fields.Read("name", call.name);
-    if (call.name.empty()) fields.Wrong("name", "a string that is not empty");
+    if (call.name.empty()) fields.Wrong("name", "a nonempty string");
     INGOT_RETURN_IF_ERROR(fields.status());
     const value* input = fields.Get("input");
     call.arguments_json = input == nullptr ? "{}" : text::PythonJson(*input);

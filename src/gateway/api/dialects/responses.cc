@@ -67,8 +67,8 @@ absl::Status ReadTool(const value& json, const std::string& path, const std::str
   }
   if (std::string_view(type).starts_with("computer")) {
     return ApiError(400, "unsupported_tool", path,
-                    absl::StrCat("'", path, "' is of the type '", type,
-                                 "', whose results are images: the model here reads text only"));
+                    absl::StrCat("'", path, "' has the type '", type,
+                                 "', whose results are images, but this model reads only text"));
   }
   const ClientTool* known = FindClientTool(type);
   if (known != nullptr && !IsHosted(fields)) return AddTool(DeclarationOf(*known), path, request);
@@ -136,7 +136,7 @@ class Items {
     std::string text = Text(fields, "content", assistant ? "" : kBetweenParts);
     if (role == "developer") role = "system";
     if (!assistant && role != "system" && role != "user") {
-      fields.Wrong("role", "user, assistant, system or developer");
+      fields.Wrong("role", "user, assistant, system, or developer");
     }
     if (!fields.status().ok()) return;
     if (assistant) {
@@ -163,7 +163,7 @@ class Items {
     if (call.id.empty()) call.id = item;
     fields.Read("name", name);
     fields.Read("namespace", name_space);
-    if (name.empty()) fields.Wrong("name", "a string that is not empty");
+    if (name.empty()) fields.Wrong("name", "a nonempty string");
     call.name = FlatName(name_space, name);
     call.arguments_json = std::move(arguments);
     if (fields.status().ok()) builder_.AddCall(std::move(call));
@@ -200,7 +200,7 @@ class Items {
     if (!fields.status().ok() || builder_.AddReference(kind, id, path)) return;
     fields.Fail(
         ApiError(400, "unsupported_parameter", path,
-                 absl::StrCat("'", path, "' refers to an item that is not of this server: send the item itself")));
+                 absl::StrCat("'", path, "' refers to an item that this server did not create: send the item itself")));
   }
   // Results from the vendor's tools are ignored because the model never saw their calls.
   void Output(std::string_view call_type, Fields& fields) {
@@ -287,7 +287,7 @@ class Responses : public Dialect {
       if (stored == nullptr || *stored == false) continue;
       body.Fail(ApiError(400, "unsupported_parameter", name,
                          absl::StrCat("'", name,
-                                      "' is not supported: responses are not stored here, send the whole "
+                                      "' is not supported: this server does not store responses, so send the whole "
                                       "input with every request (store: false)")));
     }
     ReadReasoning(body, request);
