@@ -240,7 +240,7 @@ absl::StatusOr<File> File::Open(const std::string& path) {
   reader.SetPlace("the beginning");
   std::array<char, 4> magic;
   INGOT_RETURN_IF_ERROR(reader.ReadBytes(magic.data(), magic.size()));
-  if (std::string_view(magic.data(), magic.size()) != "GGUF") return reader.Bad("is not the mark 'GGUF'");
+  if (std::string_view(magic.data(), magic.size()) != "GGUF") return reader.Bad("is not the magic number 'GGUF'");
   INGOT_ASSIGN_OR_RETURN(const auto version, reader.Number<uint32_t>());
   if (version != 2 && version != 3) return reader.Bad(absl::StrCat("has version ", version, "; supported: 2 and 3"));
   constexpr uint64_t kMinTensor = 8 + 1 + 4 + 8 + 4 + 8, kMinField = 8 + 1 + 4 + 1;

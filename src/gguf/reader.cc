@@ -44,7 +44,7 @@ absl::Status Reader::ReadBytes(void* to, uint64_t bytes) {
         absl::StrCat("needs ", bytes, " bytes at byte ", at_, ", but the file has ", size_, ": is it truncated?"));
   }
   if (bytes > most_ - std::min(at_, most_)) {
-    return Bad(absl::StrCat("is past byte ", most_, ", where the tensors' data must have begun"));
+    return Bad(absl::StrCat("is past byte ", most_, ", where the tensor data must begin"));
   }
   char* out = static_cast<char*>(to);
   while (bytes > 0) {

@@ -113,7 +113,7 @@ TEST_F(GgufFile, ReadsATensorThatIsLargerThanItsBuffer) {
 
 TEST_F(GgufFile, RejectsWhatIsNoGgufFile) {
   ExpectRejected("", "needs 4 bytes at byte 0, but the file has 0");
-  ExpectRejected("GGUX and more of it", "is not the mark 'GGUF'");
+  ExpectRejected("GGUX and more of it", "is not the magic number 'GGUF'");
   std::string old = Sample().Bytes();
   old[4] = 1;
   ExpectRejected(old, "has version 1; supported: 2 and 3");
