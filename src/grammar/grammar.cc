@@ -145,7 +145,7 @@ class PartsCompiler {
   absl::StatusOr<int32_t> AddRegex(int32_t from, const std::string& regex, const std::string& place) {
     const auto whole = RegexDfa(regex);
     if (!whole.ok()) return base::FaultError({place, absl::StrCat("the expression ", whole.status().message())});
-    if (whole->empty()) return base::FaultError({place, "no text matches the expression"});
+    if (whole->empty()) return base::FaultError({place, "no string matches the expression"});
     INGOT_ASSIGN_OR_RETURN(const int32_t after, builder_.AddState());
     if (whole->Accepts("")) INGOT_RETURN_IF_ERROR(builder_.AddEdge(from, {Edge::kEpsilon, 0, after}));
     const auto make = [&]() -> absl::StatusOr<Dfa> {

@@ -33,7 +33,7 @@ absl::StatusOr<std::shared_ptr<const TokenSet>> Matcher::Allowed() {
   if (allowed_ != nullptr) return allowed_;
   const auto reject = [] {
     return absl::InvalidArgumentError(
-        "the grammar is too ambiguous here: too many of its alternatives begin alike; make them differ earlier");
+        "the grammar is too ambiguous here: too many of its alternatives start the same way; make them differ earlier");
   };
   if (given_up_ || position_.places.size() > kMaxPlaces) return reject();
   const std::vector<uint32_t> key = KeyOfPosition();

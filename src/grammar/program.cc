@@ -37,7 +37,7 @@ absl::Status ComputeNeeds(Program* program, Budget& budget) {
     queue.pop_back();
     for (const int32_t s : dependents[changed]) {
       INGOT_RETURN_IF_ERROR(Budget::Spend(budget.steps, 1 + static_cast<int64_t>(states[s].edges.size()) / 8,
-                                          "its rules depend on one another too much"));
+                                          "its rules depend on each other too much"));
       int32_t least = states[s].need;
       for (const Edge& edge : states[s].edges) least = std::min(least, NeedOf(*program, edge));
       if (least < states[s].need) {
@@ -181,7 +181,7 @@ absl::Status ProgramBuilder::CheckPlaces() const {
     for (enter(s); !stack.empty();) {
       const State& state = states[stack.back()];
       stack.pop_back();
-      INGOT_RETURN_IF_ERROR(Budget::Spend(budget_.steps, 1, "too many of its parts may be left out"));
+      INGOT_RETURN_IF_ERROR(Budget::Spend(budget_.steps, 1, "too many of its parts are optional"));
       for (const Edge& edge : state.edges) {
         here += edge.kind == Edge::kLeaf;
         if (edge.kind == Edge::kEpsilon) enter(edge.target);
@@ -189,11 +189,9 @@ absl::Status ProgramBuilder::CheckPlaces() const {
       }
     }
     if (here <= kMaxPlaces) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("the grammar is too complex: ", here,
-                     " of its alternatives or optional properties may begin at one place; "
-                     "at most ",
-                     kMaxPlaces, " may"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the grammar is too complex: ", here,
+        " alternatives or optional properties can start at the same position; at most ", kMaxPlaces, " are allowed"));
   }
   return absl::OkStatus();
 }
@@ -204,9 +202,9 @@ absl::StatusOr<std::shared_ptr<const Program>> ProgramBuilder::Finish() && {
   const int32_t need = program_->states[program_->rule_starts[0]].need;
   if (need > kMaxNesting) {
     return absl::InvalidArgumentError(
-        need == kNever ? "the grammar allows no text at all: its constraints contradict one another"
+        need == kNever ? "the grammar matches no string: its constraints contradict each other"
                        : absl::StrCat("the grammar needs ", need, " levels of objects and arrays; at most ",
-                                      kMaxNesting, " are sampled"));
+                                      kMaxNesting, " are supported"));
   }
   for (State& state : program_->states) {
     std::erase_if(state.edges, [&](const Edge& edge) { return NeedOf(*program_, edge) > kMaxNesting; });

@@ -228,11 +228,11 @@ class Parser {
         at_ += 2;
         uint32_t low = 0;
         INGOT_RETURN_IF_ERROR(Hex(4, &low));
-        if (low < 0xDC00 || low > 0xDFFF) return Fault("names no character");
+        if (low < 0xDC00 || low > 0xDFFF) return Fault("is not a character");
         *value = 0x10000 + ((*value - 0xD800) << 10) + (low - 0xDC00);
       }
     }
-    if (*value > kMaxCodePoint || (*value >= 0xD800 && *value < 0xE000)) return Fault("names no character");
+    if (*value > kMaxCodePoint || (*value >= 0xD800 && *value < 0xE000)) return Fault("is not a character");
     return absl::OkStatus();
   }
 

@@ -123,9 +123,9 @@ absl::Status SchemaCompiler::EmitNumber(int32_t from, int32_t to, const FlatSche
                                         const std::string& path) {
   INGOT_ASSIGN_OR_RETURN(const NumberRange range, NumberRangeOf(schema, integer, path));
   if (!range.CanBeSpelled()) {
-    return SchemaFault(
-        path, integer ? "integers are sampled in 64 bits; the bounds allow none of those"
-                      : "numbers with bounds have at most 18 digits before the point; those allow none of these");
+    return SchemaFault(path, integer ? "integers have 64 bits, but the bounds exclude all 64-bit integers"
+                                     : "numbers with bounds have at most 18 digits before the decimal point, but the "
+                                       "bounds exclude all such numbers");
   }
   const auto text = [](const std::optional<Decimal>& bound, bool excluded) {
     if (!bound.has_value()) return std::string("*");
@@ -303,7 +303,7 @@ absl::Status SchemaCompiler::BuildArray(const PendingRule& rule) {
   const json::value* items = rule.schema.if_contains("items");
   if (prefix != nullptr && !prefix->is_array()) return SchemaFault(rule.path, "prefixItems must be a list");
   if (items != nullptr && items->is_array()) {
-    return SchemaFault(rule.path, "items as a list is not supported: write prefixItems");
+    return SchemaFault(rule.path, "items as a list is not supported: use prefixItems");
   }
   const size_t named = prefix == nullptr ? 0 : prefix->get_array().size();
   if (flattener_.lenient()) {

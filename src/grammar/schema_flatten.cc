@@ -243,7 +243,7 @@ absl::StatusOr<const json::value*> SchemaFlattener::Resolve(const json::value& r
   std::string_view text = View(ref.get_string());
   if (!text.starts_with("#") || (text.size() > 1 && text[1] != '/')) {
     return SchemaFault(path, absl::StrCat("$ref '", base::View(text),
-                                          "' is not supported: only references within the schema (#/...) are"));
+                                          "' is not supported: use a reference within the schema (#/...)"));
   }
   const json::value* at = &root_;
   for (text.remove_prefix(1); !text.empty();) {
@@ -260,7 +260,7 @@ absl::StatusOr<const json::value*> SchemaFlattener::Resolve(const json::value& r
       if (index < at->get_array().size()) next = &at->get_array()[index];
     }
     if (next == nullptr) {
-      return SchemaFault(path, absl::StrCat("$ref '", base::View(View(ref.get_string())), "' names nothing"));
+      return SchemaFault(path, absl::StrCat("$ref '", base::View(View(ref.get_string())), "' does not exist"));
     }
     at = next;
   }
@@ -317,7 +317,7 @@ absl::Status SchemaFlattener::TakeKeyword(std::string_view key, const json::valu
 }
 
 absl::StatusOr<std::vector<FlatSchema>> SchemaFlattener::Flatten(const json::value& schema, const std::string& path) {
-  INGOT_RETURN_IF_ERROR(Budget::Spend(budget_.steps, 8 * SizeOf(schema), "its schemas combine too many others"));
+  INGOT_RETURN_IF_ERROR(Budget::Spend(budget_.steps, 8 * SizeOf(schema), "its schemas combine too many other schemas"));
   if (schema.is_bool()) return schema.get_bool() ? Alternatives{FlatSchema()} : Alternatives();
   if (!schema.is_object() && lenient_) return Alternatives{FlatSchema()};
   if (!schema.is_object()) return SchemaFault(path, "a schema must be an object or a boolean");
@@ -370,8 +370,8 @@ absl::StatusOr<SchemaFlattener::Alternatives> SchemaFlattener::Union(const json:
     if (out.size() + flat.size() > kMaxAlternatives) return SchemaFault(path, "more than 512 alternatives");
     for (FlatSchema& one : flat) {
       std::string text = base::PrintJson(one);
-      INGOT_RETURN_IF_ERROR(
-          Budget::Spend(budget_.steps, 32 + static_cast<int64_t>(text.size()), "its schemas combine too many others"));
+      INGOT_RETURN_IF_ERROR(Budget::Spend(budget_.steps, 32 + static_cast<int64_t>(text.size()),
+                                          "its schemas combine too many other schemas"));
       if (seen.insert(std::move(text)).second) out.push_back(std::move(one));
     }
   }
@@ -385,7 +385,7 @@ absl::StatusOr<SchemaFlattener::Alternatives> SchemaFlattener::Cross(const Alter
   for (const FlatSchema& x : a) {
     for (const FlatSchema& y : b) {
       const int64_t cost = 16 + 8 * (SizeOf(x) + SizeOf(y));
-      INGOT_RETURN_IF_ERROR(Budget::Spend(budget_.steps, cost, "its schemas combine too many others"));
+      INGOT_RETURN_IF_ERROR(Budget::Spend(budget_.steps, cost, "its schemas combine too many other schemas"));
       absl::StatusOr<FlatSchema> both = MergeSchemas(x, y, path);
       if (!both.ok() && !lenient_) return both.status();
       out.push_back(both.ok() ? *std::move(both) : x);

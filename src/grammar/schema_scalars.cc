@@ -210,7 +210,7 @@ absl::StatusOr<std::vector<json::value>> AllowedValues(const FlatSchema& schema,
     const auto named = [&](std::string_view t) { return std::find(types.begin(), types.end(), t) != types.end(); };
     if (typed && !named(type) && !(type == "integer" && named("number"))) continue;
     if ((value.is_array() || value.is_object()) && of_containers) {
-      return SchemaFault(path, "an enum of objects or arrays together with keywords about them is not supported");
+      return SchemaFault(path, "an enum of objects or arrays cannot be combined with keywords for objects or arrays");
     }
     if (HasHugeNumber(value))
       return SchemaFault(path, "a number of more than 64 bits in enum or const is not supported");

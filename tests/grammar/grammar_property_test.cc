@@ -17,7 +17,7 @@ TEST(GrammarPropertyTest, SampledTextsAreValidAndValidTextsAreAccepted) {
     const std::string text = base::PrintJson(document);
     const auto program = compiler.Compile(SchemaSpec(text));
     if (!program.ok()) {
-      EXPECT_THAT(std::string(program.status().message()), testing::HasSubstr("no text")) << text;
+      EXPECT_THAT(std::string(program.status().message()), testing::HasSubstr("no string")) << text;
       continue;
     }
     ++compiled;

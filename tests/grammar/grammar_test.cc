@@ -337,8 +337,8 @@ TEST(SchemaTest, Patterns) {
   ExpectTakes(pattern("^$"), {R"("")"}, {R"("a")"});
   // A hyphen beside a class means itself.
   ExpectTakes(pattern("^[\\\\w-.]+@([\\\\w-\\\\.]+)$"), {R"("a.b-c@d-e.f")"}, {R"("a@")", R"("a,b@c")"});
-  EXPECT_THAT(FaultOf(pattern("^\\\\uD83D\\\\u0041$")), HasSubstr("names no character"));
-  EXPECT_THAT(FaultOf(pattern("^(ab)*$", R"(,"minLength":3,"maxLength":3)")), HasSubstr("no text"));
+  EXPECT_THAT(FaultOf(pattern("^\\\\uD83D\\\\u0041$")), HasSubstr("is not a character"));
+  EXPECT_THAT(FaultOf(pattern("^(ab)*$", R"(,"minLength":3,"maxLength":3)")), HasSubstr("no string"));
   for (const char* bad : {"(", ")", "[a", "a**", "(?=a)", "(?<!a)", "\\\\bx", "(a)\\\\1", "\\\\p{L}", "a{2,1}",
                           "a{1001}", "*a", "[z-a]", "\\\\"}) {
     EXPECT_THAT(FaultOf(pattern(bad)), HasSubstr("pattern")) << bad;
@@ -368,7 +368,7 @@ TEST(SchemaTest, CharactersAreCountedBesideAPattern) {
   EXPECT_FALSE(longer.AcceptText("d"));
   ASSERT_TRUE(matcher.AcceptText("xx"));
   EXPECT_EQ((*matcher.Allowed())->count(), 2u) << "abc and the end no longer fit";
-  EXPECT_THAT(FaultOf(R"({"type":"string","pattern":"^abc$","maxLength":2})"), HasSubstr("no text"));
+  EXPECT_THAT(FaultOf(R"({"type":"string","pattern":"^abc$","maxLength":2})"), HasSubstr("no string"));
 }
 
 TEST(SchemaTest, NumbersAreExact) {
@@ -408,7 +408,7 @@ TEST(SchemaTest, UnsupportedKeywordsAreNamedWithTheirPlace) {
            {R"("nullable":true)", "'nullable'"},
            {R"("unheardOf":1)", "'unheardOf'"},
            {R"("$ref":"other.json")", "other.json"},
-           {R"("$ref":"#/$defs/none")", "names nothing"},
+           {R"("$ref":"#/$defs/none")", "does not exist"},
            {R"("type":"text")", "type"},
            {R"("type":"string","minLength":-1)", "minLength"},
            {R"("type":"string","minLength":1.5)", "minLength"},
@@ -436,7 +436,7 @@ TEST(SchemaTest, AnUnsatisfiableSchemaIsRejected) {
         R"({"type":"object","properties":{"a":{"$ref":"#"}},"required":["a"]})", R"({"$ref":"#"})",
         R"({"type":"array","items":{"$ref":"#"},"minItems":1})", R"({"type":"array","items":false,"minItems":1})",
         R"({"type":"object","required":["a"],"additionalProperties":false})"}) {
-    EXPECT_THAT(FaultOf(schema), HasSubstr("no text")) << schema;
+    EXPECT_THAT(FaultOf(schema), HasSubstr("no string")) << schema;
   }
 }
 
