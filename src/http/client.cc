@@ -59,7 +59,8 @@ absl::StatusOr<Answer> Client::Send(const ClientRequest& request) {
   INGOT_RETURN_IF_ERROR(transfer.Check());
   std::unique_ptr<Session> session = TakeSession();
   CURL* const curl = session->easy.get();
-  if (curl == nullptr || session->multi == nullptr) return absl::ResourceExhaustedError("libcurl has no memory");
+  if (curl == nullptr || session->multi == nullptr)
+    return absl::ResourceExhaustedError("libcurl cannot allocate memory");
   CURLcode code = transfer.Prepare(curl);
   if (code == CURLE_OK) code = session->Run(transfer);
   absl::StatusOr<Answer> answer = transfer.Result(curl, code);

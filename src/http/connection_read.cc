@@ -27,7 +27,7 @@ constexpr size_t kReservedBytes = 1024 * 1024;  // for a body that was announced
 constexpr size_t kIdleBytes = 64 * 1024;        // maximum size of an idle connection's buffer
 constexpr double kLingerSeconds = 2;            // for a client that is still sending a rejected body
 
-Rejection NoRoom() { return {503, "overloaded", "the bodies of the requests in flight fill max_buffered_bytes"}; }
+Rejection NoRoom() { return {503, "overloaded", "the bodies of the requests in flight exceed max_buffered_bytes"}; }
 
 std::string Text(beast::string_view view) { return {view.data(), view.size()}; }
 
@@ -272,11 +272,11 @@ std::optional<Rejection> Connection::WhyUnread(const error_code& error, const Pa
   }
   if (error == beast_http::error::body_limit) {
     return Rejection{413, "body_too_large",
-                     absl::StrCat("the request's body is over ", request.max_body_bytes, " bytes")};
+                     absl::StrCat("the request's body exceeds ", request.max_body_bytes, " bytes")};
   }
   if (error == beast_http::error::header_limit) {
     return Rejection{431, "header_too_large",
-                     absl::StrCat("the request's header is over ", options_.max_header_bytes, " bytes")};
+                     absl::StrCat("the request's header exceeds ", options_.max_header_bytes, " bytes")};
   }
   if (error == asio::error::eof && parser.got_some()) {
     return Rejection{400, "incomplete_request", "the client closed its sending side before the end of the request"};

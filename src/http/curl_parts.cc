@@ -68,7 +68,7 @@ absl::StatusOr<Url> UrlOf(const std::string& text) {
   const bool good = host < text.size() && text[host] != '/' && base::IsPrintable(text) && url != nullptr &&
                     curl_url_set(url.get(), CURLUPART_URL, text.c_str(), CURLU_DISALLOW_USER | CURLU_PATH_AS_IS) == 0;
   if (good) return url;
-  return absl::InvalidArgumentError("the URL must begin with http:// or https:// and name no user");
+  return absl::InvalidArgumentError("the URL must begin with http:// or https:// and must not contain a user name");
 }
 
 bool IsLoopback(const Url& url) {
@@ -83,7 +83,7 @@ bool IsLoopback(const Url& url) {
 
 absl::Status AddLine(const std::string& line, HeaderList& list) {
   curl_slist* const longer = curl_slist_append(list.get(), line.c_str());
-  if (longer == nullptr) return absl::ResourceExhaustedError("libcurl has no memory");
+  if (longer == nullptr) return absl::ResourceExhaustedError("libcurl cannot allocate memory");
   (void)list.release();
   list.reset(longer);
   return absl::OkStatus();
@@ -96,11 +96,11 @@ absl::Status AddHeader(const std::string& name, const std::string& value, Header
   const auto in_value = [](unsigned char c) { return !absl::ascii_iscntrl(c) || c == '\t'; };
   if (name.empty() || !std::ranges::all_of(name, in_name)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("'", base::Printable(name, {.max_bytes = 80}), "' is not a header name"));
+        absl::StrCat("'", base::Printable(name, {.max_bytes = 80}), "' is not a valid header name"));
   }
   if (!std::ranges::all_of(value, in_value)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the header '", name, "' holds a line break or another control character"));
+        absl::StrCat("the header '", name, "' contains a line break or another control character"));
   }
   // libcurl sends "X;" as an empty X, and sends nothing for "X:".
   const bool is_empty = absl::StripAsciiWhitespace(value).empty();
@@ -207,7 +207,7 @@ std::string ReasonOf(CURL* curl, CURLcode code, const std::string& text) {
 }
 
 absl::StatusOr<Answer> ResultOf(Transfer transfer, CURLcode code, const std::string& why) {
-  if (transfer.too_large) return absl::ResourceExhaustedError("the response is over the size limit");
+  if (transfer.too_large) return absl::ResourceExhaustedError("the response exceeds the size limit");
   if (transfer.cancelled) return absl::CancelledError("the caller gave up waiting");
   if (!transfer.no_socket.ok()) return transfer.no_socket;
   const bool ended = code == CURLE_OK || transfer.ended_by_caller;

@@ -28,8 +28,8 @@ absl::Status RaiseFileLimit(int64_t connections) {
   if (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= needed) return absl::OkStatus();
   if (limit.rlim_max != RLIM_INFINITY && limit.rlim_max < needed) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("max_connections is ", connections, ", which with ", kOtherFiles, " for other uses takes ", needed,
-                     " open files, and this process may have ", limit.rlim_max,
+        absl::StrCat("max_connections is ", connections, ", which with ", kOtherFiles, " for other uses needs ", needed,
+                     " open files, but this process may have only ", limit.rlim_max,
                      " (ulimit -Hn): raise that limit, or set http.max_connections to at most ",
                      std::max<int64_t>(1, static_cast<int64_t>(limit.rlim_max) - kOtherFiles)));
   }

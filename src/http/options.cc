@@ -9,21 +9,23 @@ void Bind(base::Schema& schema, Options& o) {
   schema.Field("port", &o.port, "port to listen on; 0: any free port", base::Port());
   schema.Field("io_threads", &o.io_threads, "threads for network I/O", base::Positive());
   schema.Field("max_connections", &o.max_connections,
-               "maximum number of connections; a further one replaces an idle connection of the client with the most "
-               "connections, or gets a 503; each uses a file descriptor; 0: 10240, or fewer if the hard limit on open "
-               "files is lower",
+               "maximum number of connections; a further connection replaces an idle connection of the client with the "
+               "most connections, or gets a 503; each uses a file descriptor; 0: 10240, or fewer if the hard limit on "
+               "open files is lower",
                base::NotNegative());
-  schema.Field("max_body_bytes", &o.max_body_bytes, "beyond: 413", base::Positive());
+  schema.Field("max_body_bytes", &o.max_body_bytes, "maximum size of a request's body; a larger body gets a 413",
+               base::Positive());
   schema.Field("max_buffered_bytes", &o.max_buffered_bytes,
                "maximum total size of the bodies of all requests in progress; further requests get a 503",
                base::Positive());
   schema.Field("allow_hosts", &o.allow_hosts,
                "host names accepted at a loopback address, such as a proxy's, in addition to localhost, IP addresses, "
-               "and gateway.public_url; \"*\": every one");
+               "and gateway.public_url; \"*\": all");
   schema.Field("allow_origins", &o.allow_origins,
                "origins whose web pages may send requests to the gateway and the page, such as http://localhost:3000; "
-               "\"*\": every one");
-  schema.Field("max_header_bytes", &o.max_header_bytes, "beyond: 431", base::Positive());
+               "\"*\": all");
+  schema.Field("max_header_bytes", &o.max_header_bytes, "maximum size of a request's headers; larger headers get a 431",
+               base::Positive());
   schema.Field("idle_timeout_s", &o.idle_timeout_s, "seconds that a connection may be idle between requests",
                base::Positive());
   schema.Field("head_timeout_s", &o.head_timeout_s,

@@ -185,9 +185,9 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     const std::string where = absl::StrCat(options_.host, ":", options_.port);
     const auto fail = [&](const error_code& error) {
       const bool taken = error == asio::error::address_in_use;
-      return absl::UnavailableError(
-          absl::StrCat("cannot listen on ", where, ": ", error.message(),
-                       taken ? "; stop what listens there, or choose another port (0: any free one)" : ""));
+      return absl::UnavailableError(absl::StrCat(
+          "cannot listen on ", where, ": ", error.message(),
+          taken ? "; stop the process that listens there, or choose another port (0: any free port)" : ""));
     };
     INGOT_RETURN_IF_ERROR(CheckHost(options_));
     error_code error;
@@ -215,7 +215,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     const uint64_t files = HardFileLimit();
     max_connections_ = ConnectionsWithin(files);
     if (max_connections_ < kMaxConnections) {
-      INGOT_LOG(info, "http: at most {} connections at a time, since this process may open {} files (ulimit -Hn)",
+      INGOT_LOG(info, "http: at most {} connections at a time, because this process may open {} files (ulimit -Hn)",
                 max_connections_, files);
     }
     const uint64_t others = std::min<uint64_t>(kOtherFiles, files - static_cast<uint64_t>(max_connections_));
@@ -356,8 +356,8 @@ absl::Status CheckHost(const Options& options) {
   if (address.is_loopback() || !options.tls_certificate.empty() || options.allow_plaintext) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("host ", options.host,
-                   " is reachable from other machines, and without TLS everybody on the way can read what is sent: set "
-                   "tls_certificate and tls_key, or allow_plaintext where the network is private"));
+                   " is reachable from other machines, and without TLS anyone on the network path can read the "
+                   "traffic: set tls_certificate and tls_key, or allow_plaintext if the network is private"));
 }
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Listen(const Options& options, Handler& handler) {

@@ -76,7 +76,7 @@ std::optional<Rejection> SiteCheck::Check(const RequestHead& head) const {
   if (checks_hosts_ && !authority.empty() && !IsOwn(HostOf(authority))) {
     return Rejection{403, "unknown_host",
                      absl::StrCat("the request's Host is '", base::Printable(authority, {.max_bytes = kMaxShown}),
-                                  "', and this server answers only to localhost, addresses and its allowed hosts "
+                                  "', but this server accepts only localhost, IP addresses, and its allowed hosts "
                                   "(http.allow_hosts of a run, --allow-host of a command)")};
   }
   const std::string origin = absl::AsciiStrToLower(base::View(head.Find("origin")));

@@ -91,7 +91,7 @@ void Streams::Begin(std::unique_ptr<Open> open) {
   open_.emplace(begun.id, std::move(open));
   if (const absl::Status valid = begun.transfer.Check(); !valid.ok()) return End(begun.id, valid);
   CURL* const easy = begun.easy.get();
-  if (easy == nullptr) return End(begun.id, absl::ResourceExhaustedError("libcurl has no memory"));
+  if (easy == nullptr) return End(begun.id, absl::ResourceExhaustedError("libcurl cannot allocate memory"));
   CURLcode code = begun.transfer.Prepare(easy);
   if (code == CURLE_OK) code = curl_easy_setopt(easy, CURLOPT_PRIVATE, &begun);
   if (code == CURLE_OK && curl_multi_add_handle(multi_->handle.get(), easy) == CURLM_OK) return;

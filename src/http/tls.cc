@@ -29,7 +29,7 @@ absl::StatusOr<std::unique_ptr<ssl::context>> NewTlsContext(const std::string& c
   context->use_certificate_chain_file(certificate, error);
   if (error) {
     return absl::InvalidArgumentError(
-        absl::StrCat("tls: '", certificate, "' is not a certificate in PEM: ", error.message()));
+        absl::StrCat("tls: '", certificate, "' is not a PEM certificate: ", error.message()));
   }
   context->use_private_key_file(key, ssl::context::pem, error);
   if (error) {
@@ -37,9 +37,8 @@ absl::StatusOr<std::unique_ptr<ssl::context>> NewTlsContext(const std::string& c
     const bool mismatch = ERR_GET_REASON(error.value()) == X509_R_KEY_VALUES_MISMATCH ||
                           ERR_GET_REASON(error.value()) == X509_R_KEY_TYPE_MISMATCH;
     return absl::InvalidArgumentError(
-        mismatch
-            ? absl::StrCat("tls: the key '", key, "' does not match the certificate '", certificate, "'")
-            : absl::StrCat("tls: '", key, "' is not a private key in PEM without a passphrase: ", error.message()));
+        mismatch ? absl::StrCat("tls: the key '", key, "' does not match the certificate '", certificate, "'")
+                 : absl::StrCat("tls: '", key, "' is not a PEM private key without a passphrase: ", error.message()));
   }
   if (SSL_CTX_check_private_key(context->native_handle()) != 1) {
     return absl::InvalidArgumentError(
@@ -54,7 +53,7 @@ absl::Status CheckTrusted(const std::string& file) {
   boost::system::error_code error;
   context.load_verify_file(file, error);
   if (!error) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("tls: '", file, "' holds no certificate in PEM: ", error.message()));
+  return absl::InvalidArgumentError(absl::StrCat("tls: '", file, "' has no PEM certificate: ", error.message()));
 }
 
 absl::Status CheckSigned(const std::string& certificate, const std::string& ca) {

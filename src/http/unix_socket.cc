@@ -62,10 +62,10 @@ absl::StatusOr<int> ListenUnix(const std::string& path) {
   if (const absl::Status found = place.Find(path); !found.ok()) return fail(std::string(found.message()));
   struct stat what{};
   if (fstatat(place.socket.folder.get(), place.name.c_str(), &what, AT_SYMLINK_NOFOLLOW) == 0) {
-    if (!S_ISSOCK(what.st_mode)) return fail("a file of this name exists and is not a socket");
+    if (!S_ISSOCK(what.st_mode)) return fail("a file with this name exists and is not a socket");
     const base::Fd probe(NewSocket());
     if (!probe.valid()) return fail(std::strerror(errno));
-    if (place.Connect(probe.get()) || errno != ECONNREFUSED) return fail("another process listens there");
+    if (place.Connect(probe.get()) || errno != ECONNREFUSED) return fail("another process is listening there");
     if (unlinkat(place.socket.folder.get(), place.name.c_str(), 0) != 0) return fail(std::strerror(errno));
   }
   base::Fd made(NewSocket());
@@ -79,7 +79,7 @@ absl::StatusOr<int> ListenUnix(const std::string& path) {
 
 absl::StatusOr<int> ConnectUnix(const std::string& path) {
   const auto fail = [&](const std::string& why) {
-    return absl::UnavailableError(absl::StrCat("no process answers at ", path, ": ", why));
+    return absl::UnavailableError(absl::StrCat("no process is listening at ", path, ": ", why));
   };
   Place place;
   if (const absl::Status found = place.Find(path); !found.ok()) return fail(std::string(found.message()));
@@ -87,8 +87,8 @@ absl::StatusOr<int> ConnectUnix(const std::string& path) {
   if (!made.valid()) return fail(std::strerror(errno));
   if (place.Connect(made.get())) return made.Release();
   if (errno != EAGAIN) return fail(std::strerror(errno));
-  return absl::DeadlineExceededError(absl::StrCat("the process that listens at ", path,
-                                                  " has accepted no connection for ", kTimeoutSeconds,
+  return absl::DeadlineExceededError(absl::StrCat("the process listening at ", path,
+                                                  " has not accepted a connection for ", kTimeoutSeconds,
                                                   " s: it may be stopped"));
 }
 
