@@ -261,19 +261,21 @@ void RunAttentionBench(const AttentionBenchOptions& options, const std::function
   for (const std::string& shape : options.shapes) {
     std::string all;
     for (const std::string& name : known) all += " " + name;
-    TORCH_CHECK(std::find(known.begin(), known.end(), shape) != known.end(), "no shape '", shape, "'; there are", all);
+    TORCH_CHECK(std::find(known.begin(), known.end(), shape) != known.end(), "unknown shape '", shape,
+                "'; known:", all);
   }
   TORCH_CHECK(options.repeat > 0 && options.heads > 0 && options.kv_heads > 0 && options.head_dim > 0 &&
                   options.heads % options.kv_heads == 0,
-              "attention bench: repeat, heads, kv_heads and head_dim must be positive, heads a multiple of kv_heads");
+              "attention bench: repeat, heads, kv_heads and head_dim must be positive, and heads must be a multiple of "
+              "kv_heads");
   if (const std::string& set = options.instruction_set; !set.empty()) {
     const std::string now = LimitInstructionSet(set.c_str());
-    TORCH_CHECK(now == set, "no instruction set '", set, "' here: of amx, avx512bf16, avx512, avx2 and portable ", now,
-                " would run");
+    TORCH_CHECK(now == set, "instruction set '", set,
+                "' is not available here: of amx, avx512bf16, avx512, avx2, and portable, ", now, " would run");
   }
   const at::NoGradGuard no_grad;
   for (const std::string& dtype : options.dtypes.empty() ? std::vector<std::string>{"bf16", "fp32"} : options.dtypes) {
-    TORCH_CHECK(dtype == "bf16" || dtype == "fp32", "no dtype '", dtype, "'; there are bf16 and fp32");
+    TORCH_CHECK(dtype == "bf16" || dtype == "fp32", "unknown dtype '", dtype, "'; known: bf16 and fp32");
     Bench bench(options);
     bench.Add(dtype);
     bench.Run();

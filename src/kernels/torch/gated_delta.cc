@@ -31,7 +31,7 @@ void CheckStates(const DeltaShape& shape, const DeltaStates& states, at::ScalarT
                   states.past.numel() == states.state.size(0) * shape.past() && states.state.is_contiguous() &&
                   states.past.is_contiguous() && states.state.is_cpu() && states.past.is_cpu() &&
                   states.state.scalar_type() == AccumulatorType(x) && states.past.scalar_type() == past,
-              kWhat, ": states ", states.state.sizes(), " with inputs ", states.past.sizes(), " do not fit");
+              kWhat, ": states ", states.state.sizes(), " with inputs ", states.past.sizes(), " do not match");
 }
 
 Operands Prepare(const DeltaShape& shape, const DeltaInput& in, std::span<const int32_t> parents,
@@ -41,7 +41,8 @@ Operands Prepare(const DeltaShape& shape, const DeltaInput& in, std::span<const 
               ", only for float32, float64 and bfloat16 on the CPU");
   TORCH_CHECK(shape.key_heads > 0 && shape.value_heads % shape.key_heads == 0 && shape.kernel > 0 && in.x.dim() == 2 &&
                   in.x.size(1) == shape.channels(),
-              kWhat, ": input ", in.x.sizes(), " does not fit ", shape.key_heads, " and ", shape.value_heads, " heads");
+              kWhat, ": input ", in.x.sizes(), " does not match ", shape.key_heads, " and ", shape.value_heads,
+              " heads");
   for (const at::Tensor* t : {&in.step, &in.rate}) {
     CheckSame(kWhat, in.x, *t);
     TORCH_CHECK(t->dim() == 2 && t->size(0) == rows && t->size(1) == shape.value_heads, kWhat, ": step or rate is ",
@@ -54,10 +55,10 @@ Operands Prepare(const DeltaShape& shape, const DeltaInput& in, std::span<const 
   TORCH_CHECK(static_cast<int64_t>(parents.size()) == rows, kWhat, ": ", parents.size(), " parents of ", rows, " rows");
   CheckStates(shape, from, in.x.scalar_type(), in.x);
   std::optional<RowPlan> plan = PlanRows({parents.begin(), parents.end()}, from.defined() ? from.state.size(0) : 0);
-  TORCH_CHECK(plan.has_value(), kWhat, ": a row's parent is neither an earlier row on the path nor a given state");
+  TORCH_CHECK(plan.has_value(), kWhat, ": a row's parent is neither an earlier row on the path nor an input state");
   for (size_t i = 0; i < kept.size(); ++i) {
     TORCH_CHECK(kept[i].row >= 0 && kept[i].row < rows && (i == 0 || kept[i - 1].row <= kept[i].row), kWhat,
-                ": kept rows must ascend within ", rows);
+                ": kept rows must be in ascending order within ", rows);
   }
   const at::ScalarType wide = AccumulatorType(in.x);
   const auto widened = [&](const at::Tensor& t) { return t.detach().to(wide).contiguous(); };
@@ -146,7 +147,7 @@ at::Tensor GatedDeltaForward(const DeltaShape& shape, const DeltaInput& input, s
                              const DeltaStates& from, std::span<const KeptState> kept, const DeltaStates& into) {
   const at::NoGradGuard no_grad;
   const Operands of = Prepare(shape, input, parents, from, kept);
-  TORCH_CHECK(kept.empty() || into.defined(), kWhat, ": `into` is undefined, but some states are kept");
+  TORCH_CHECK(kept.empty() || into.defined(), kWhat, ": `into` is undefined, but some states are to be kept");
   CheckStates(shape, into, input.x.scalar_type(), input.x);
   for (const KeptState& one : kept) {
     TORCH_CHECK(one.slot >= 0 && one.slot < into.state.size(0), kWhat, ": no slot ", one.slot, " for a kept state");

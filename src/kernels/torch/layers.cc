@@ -197,7 +197,7 @@ at::Tensor RmsNormOp(const at::Tensor& x, const at::Tensor& weight, double eps) 
 
 Residual ResidualNormOp(const at::Tensor& x, const at::Tensor& plus, const at::Tensor& weight, double eps) {
   TORCH_CHECK(x.dim() == 2 && weight.dim() == 1 && x.size(1) == weight.size(0), "RMSNorm: input ", x.sizes(),
-              " does not fit weight ", weight.sizes());
+              " does not match weight ", weight.sizes());
   TORCH_CHECK(!plus.defined() || plus.sizes() == x.sizes(), "RMSNorm: ", plus.sizes(), " cannot be added to ",
               x.sizes());
   CheckSame("RMSNorm", x, weight);
@@ -221,7 +221,7 @@ at::Tensor NormRotateOp(const at::Tensor& x, const at::Tensor& weight, double ep
   TORCH_CHECK(x.dim() == 3 && x.size(2) % 2 == 0 && (!weight.defined() || weight.size(0) == x.size(2)), "RoPE: input ",
               x.sizes(), " has an odd head_dim, or its norm does not match");
   TORCH_CHECK(cos.dim() == 2 && cos.size(1) == x.size(2) / 2 && sin.sizes() == cos.sizes(), "RoPE: tables ",
-              cos.sizes(), " do not fit ", x.sizes());
+              cos.sizes(), " do not match ", x.sizes());
   TORCH_CHECK(positions.dim() == 1 && positions.size(0) == x.size(0) && positions.scalar_type() == at::kLong,
               "RoPE: positions must be int64 [", x.size(0), "], got ", positions.scalar_type(), " ", positions.sizes());
   CheckSame("RoPE", x, weight);

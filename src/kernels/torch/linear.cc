@@ -119,7 +119,7 @@ std::vector<at::Tensor> AnyLinears(const at::Tensor& x, at::TensorList weights, 
     const at::Tensor &weight = weights[i], bias = BiasOf(biases, i);
     TORCH_CHECK(x.dim() == 2 && weight.dim() == 2 && x.size(1) == weight.size(1) &&
                     (!bias.defined() || (bias.dim() == 1 && bias.size(0) == weight.size(0))),
-                "linear: input ", x.sizes(), " does not fit weight ", weight.sizes());
+                "linear: input ", x.sizes(), " does not match weight ", weight.sizes());
     CheckSame("linear", x, weight);
     CheckSame("linear", x, bias);
     needs_grad = needs_grad || NeedsGrad(weight, bias);

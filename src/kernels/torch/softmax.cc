@@ -36,8 +36,8 @@ void Check(const PolicyTokens& tokens, const at::Tensor& logits) {
   for (size_t i = 0; i < tokens.row.size(); ++i) {
     TORCH_CHECK(tokens.row[i] >= (i == 0 ? 0 : tokens.row[i - 1]) && tokens.row[i] < logits.size(0) &&
                     tokens.token[i] >= 0 && tokens.token[i] < logits.size(1),
-                "policy: token ", tokens.token[i], " of row ", tokens.row[i], " is none of logits ", logits.sizes(),
-                ", or its row comes before the last one's");
+                "policy: token ", tokens.token[i], " of row ", tokens.row[i], " is not in logits ", logits.sizes(),
+                ", or its row comes before the previous token's row");
   }
 }
 
@@ -59,7 +59,7 @@ Policy::Policy(const at::Tensor& logits, const at::Tensor& temperature, double s
   TORCH_CHECK(logits.dim() == 2 && logits.size(1) > 0 && !(at::GradMode::is_enabled() && logits.requires_grad()),
               "logits must be [M, V] without history, got ", logits.sizes());
   TORCH_CHECK(temperature.dim() == 0 || (temperature.dim() == 1 && temperature.size(0) == logits.size(0)),
-              "temperatures ", temperature.sizes(), " do not fit logits ", logits.sizes());
+              "temperatures ", temperature.sizes(), " do not match logits ", logits.sizes());
   logits_ = logits.detach().to(AccumulatorType(logits)).contiguous();
   temperature_ = temperature.detach().to(logits_.options()).expand({logits.size(0)}).contiguous();
   if (!logits_.is_cpu()) {

@@ -48,8 +48,8 @@ void CheckNumbers(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
   TORCH_CHECK(k.device() == q.device() && v.device() == q.device(),
               "tree attention: q, k and v are on different devices: ", q.device(), ", ", k.device(), ", ", v.device());
   TORCH_CHECK(std::isfinite(scale), "tree attention: the scale is ", scale);
-  TORCH_CHECK(window >= 0, "tree attention: the window is ", window, "; 0 is none");
-  TORCH_CHECK(std::isfinite(soft_cap) && soft_cap >= 0, "tree attention: the soft cap is ", soft_cap, "; 0 is none");
+  TORCH_CHECK(window >= 0, "tree attention: the window is ", window, "; 0 = none");
+  TORCH_CHECK(std::isfinite(soft_cap) && soft_cap >= 0, "tree attention: the soft cap is ", soft_cap, "; 0 = none");
   if (sinks.defined()) {
     TORCH_CHECK(
         sinks.dim() == 1 && sinks.size(0) == q.size(1) && sinks.is_floating_point() && sinks.device() == q.device(),
@@ -113,7 +113,7 @@ void CheckDisjoint(std::span<const AttentionSequence> sequences) {
   std::sort(rows.begin(), rows.end());
   for (size_t i = 1; i < rows.size(); ++i) {
     TORCH_CHECK(rows[i].first >= rows[i - 1].second, "tree attention: query row ", rows[i].first,
-                " is of two sequences");
+                " belongs to two sequences");
   }
 }
 
@@ -129,7 +129,7 @@ class PerSequence {
   const int32_t* Row(int64_t i, int64_t count) const {
     if (!t_.defined()) return nullptr;
     const int64_t width = t_.size(-1);
-    TORCH_CHECK(count <= width, "tree attention: sequence ", i, " needs ", count, " entries of ", name_, ", there are ",
+    TORCH_CHECK(count <= width, "tree attention: sequence ", i, " needs ", count, " entries of ", name_, ", but has ",
                 width);
     return t_.const_data_ptr<int32_t>() + i * width;
   }
@@ -150,10 +150,10 @@ Batch MakeBatch(const at::Tensor& q, const at::Tensor& k, const OptionalTensor& 
               OnCpu("sequences", sequences, at::kLong),
               {}};
   const bool paged = batch.block_table.defined();
-  TORCH_CHECK(paged == (k.dim() == 4),
-              "tree attention: pages [num_pages, page_size, kv_heads, head_dim] and a block "
-              "table go together, k is ",
-              k.sizes());
+  TORCH_CHECK(
+      paged == (k.dim() == 4),
+      "tree attention: pages [num_pages, page_size, kv_heads, head_dim] and a block table go together, but k is ",
+      k.sizes());
   TORCH_CHECK(!paged || k.size(1) > 0, "tree attention: empty pages ", k.sizes());
   const at::Tensor& table = batch.table;
   TORCH_CHECK(!table.defined() || (table.dim() == 2 && table.size(1) == 5 && !q_offset.has_value()),
@@ -201,7 +201,7 @@ void CheckGradient(const at::Tensor& grad, const at::Tensor& out, const at::Tens
                   out.scalar_type() == q.scalar_type() && lse.scalar_type() == AccumulatorType(q) && lse.dim() == 2 &&
                   lse.size(0) == q.size(0) && lse.size(1) == q.size(1) && grad.device() == q.device() &&
                   out.device() == q.device() && lse.device() == q.device(),
-              "tree attention backward: grad, out or log-sum-exp do not fit q ", q.sizes());
+              "tree attention backward: grad, out or log-sum-exp do not match q ", q.sizes());
 }
 
 namespace {
@@ -290,10 +290,10 @@ std::tuple<at::Tensor, at::Tensor> PathAttentionForward(const at::Tensor& q_in, 
   int64_t rows = 0;
   for (const AttentionSequence& s : sequences) {
     TORCH_CHECK(s.q_begin == rows, "path attention: a path's queries begin at row ", s.q_begin,
-                ", those before end at ", rows);
+                ", but the previous path's queries end at ", rows);
     rows += s.q_count;
   }
-  TORCH_CHECK(rows == q.size(0), "path attention: the paths hold ", rows, " queries of ", q.size(0));
+  TORCH_CHECK(rows == q.size(0), "path attention: the paths have ", rows, " queries of ", q.size(0));
   const auto [out, lse] = MakeResults(q, true);
   if (q.numel() > 0) Forward(q, k, v, sequences, scale, window, soft_cap, ComputableSinks(sinks, q), out, lse);
   return {out.to(q_in.scalar_type()), lse};

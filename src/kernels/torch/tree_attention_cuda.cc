@@ -46,8 +46,8 @@ struct DevicePlan {
 cuda::Shape ShapeOf(const at::Tensor& q, const at::Tensor& k, double scale, int64_t window) {
   const int64_t heads = q.size(1), kv_heads = k.size(-2), head_dim = q.size(2);
   constexpr int64_t kMaxKvHeads = 65535, kMaxColumns = int64_t{8} << 20;  // per grid
-  TORCH_CHECK(kv_heads <= kMaxKvHeads && head_dim <= kMaxColumns, "tree attention on CUDA takes at most ", kMaxKvHeads,
-              " kv heads and ", kMaxColumns, " columns of a head, got ", k.sizes());
+  TORCH_CHECK(kv_heads <= kMaxKvHeads && head_dim <= kMaxColumns, "tree attention on CUDA supports at most ",
+              kMaxKvHeads, " kv heads and ", kMaxColumns, " columns per head, got ", k.sizes());
   return {heads,
           kv_heads,
           head_dim,
@@ -66,7 +66,7 @@ std::tuple<at::Tensor, at::Tensor> Forward(const at::Tensor& q_in, const at::Ten
                                            const OptionalTensor& block_table, const OptionalTensor& sequences,
                                            const OptionalTensor& sinks_in, int64_t window, double soft_cap) {
   CheckNumbers(q_in, k_in, v_in, scale, window, soft_cap, sinks_in.value_or(at::Tensor()));
-  TORCH_CHECK(soft_cap == 0, "tree attention on CUDA has no soft cap: run with device cpu");
+  TORCH_CHECK(soft_cap == 0, "tree attention on CUDA does not support a soft cap: run with device cpu");
   const c10::cuda::CUDAGuard guard(q_in.device());
   const Batch batch =
       MakeBatch(q_in, k_in, OnHost(visible_end), q_offset, OnHost(positions), OnHost(block_table), OnHost(sequences));
@@ -99,7 +99,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> Backward(
                            OnHost(positions), OnHost(block_table), OnHost(sequences), sinks_in, window, soft_cap);
   }
   CheckNumbers(q_in, k_in, v_in, scale, window, soft_cap, sinks_in.value_or(at::Tensor()));
-  TORCH_CHECK(soft_cap == 0, "tree attention on CUDA has no soft cap: run with device cpu");
+  TORCH_CHECK(soft_cap == 0, "tree attention on CUDA does not support a soft cap: run with device cpu");
   const c10::cuda::CUDAGuard guard(q_in.device());
   const Batch batch =
       MakeBatch(q_in, k_in, OnHost(visible_end), q_offset, OnHost(positions), std::nullopt, std::nullopt);

@@ -88,7 +88,7 @@ class TreeAttentionFunction : public torch::autograd::Function<TreeAttentionFunc
     torch::autograd::variable_list once = Differentiate(*context, grads[0], saved);
     if (at::GradMode::is_enabled()) {  // create_graph requests it
       once = NoGradient::apply(once, at::TensorList({grads[0], saved[0], saved[1], saved[2]}),
-                               "tree attention is differentiable once: it has no second derivative");
+                               "tree attention has no second derivative");
     }
     torch::autograd::variable_list result(12);
     for (size_t i = 0; i < 3; ++i) result[i] = once[i];
@@ -128,9 +128,9 @@ std::tuple<at::Tensor, at::Tensor> ForwardAutograd(const at::Tensor& q, const at
   }();
   const at::Tensor given = sinks.value_or(at::Tensor());
   if (!AnyRequiresGrad({q, k, v, given})) return {out, lse};
-  const auto once = NoGradient::apply(at::TensorList({out, lse}), at::TensorList({q, k, v}),
-                                      "tree_attention_forward is not differentiable: call tree_attention, or "
-                                      "tree_attention_backward with what it returned");
+  const auto once = NoGradient::apply(
+      at::TensorList({out, lse}), at::TensorList({q, k, v}),
+      "tree_attention_forward is not differentiable: call tree_attention, or tree_attention_backward with its outputs");
   return {once[0], once[1]};
 }
 
@@ -146,9 +146,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> BackwardAutograd(
                                                                            sinks, window, soft_cap);
   }();
   if (!AnyRequiresGrad({grad, q, k, v, out, lse})) return {grad_q, grad_k, grad_v, grad_sinks};
-  const auto once =
-      NoGradient::apply(at::TensorList({grad_q, grad_k, grad_v, grad_sinks}), at::TensorList({grad, q, k, v}),
-                        "tree attention is differentiable once: it has no second derivative");
+  const auto once = NoGradient::apply(at::TensorList({grad_q, grad_k, grad_v, grad_sinks}),
+                                      at::TensorList({grad, q, k, v}), "tree attention has no second derivative");
   return {once[0], once[1], once[2], once[3]};
 }
 
@@ -242,8 +241,8 @@ at::Tensor TreeAttentionBackward(const at::Tensor& grad, const at::Tensor& q, co
                                  const at::Tensor& k_sum, const at::Tensor& v_sum, at::Tensor* grad_sinks) {
   TORCH_CHECK(k_sum.defined() && v_sum.defined() && q.dim() == 3 && k.dim() == 3 && k.size(0) >= q.size(0) &&
                   !o.block_table.defined() && !o.sequences.defined(),
-              "tree attention backward in pieces takes q [rows, heads, head_dim], k and v of as many rows or more, and "
-              "sums; no pages or sequences");
+              "tree attention backward in pieces takes q [rows, heads, head_dim], k and v with at least as many rows, "
+              "and sums, but no pages or sequences");
   const int64_t q_offset = k.size(0) - q.size(0);
   if (q.is_cpu()) {
     return TreeAttentionBackwardSumCpu(grad, q, k, v, out, lse, o, q_offset, k_sum, v_sum, grad_sinks);
@@ -270,7 +269,7 @@ TreeAttentionOptions Stream(const at::Tensor& visible_end, double scale) {
 
 void CheckSquare(const at::Tensor& q, const at::Tensor& k) {
   TORCH_CHECK(q.dim() == 3 && k.dim() == 3 && q.sym_size(0) == k.sym_size(0), "tree attention over one stream: q ",
-              q.sym_sizes(), " and k ", k.sym_sizes(), " differ in rows");
+              q.sym_sizes(), " and k ", k.sym_sizes(), " have different numbers of rows");
 }
 
 }  // namespace

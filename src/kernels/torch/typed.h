@@ -16,7 +16,7 @@ auto ByType(const at::Tensor& t, F&& f) {
   if (t.scalar_type() == at::kBFloat16) return f(BFloat16{});
   if (t.scalar_type() == at::kDouble) return f(double{});
   TORCH_CHECK(t.scalar_type() == at::kFloat, "the kernels on ", t.device(),
-              " compute in float32, float64 or bfloat16, got ", t.scalar_type());
+              " support float32, float64, and bfloat16, got ", t.scalar_type());
   return f(float{});
 }
 
