@@ -31,7 +31,7 @@ absl::StatusOr<Place> ReadPlace(const std::string& text) {
   const base::json::value* state = base::Find(parsed, "state");
   if (time == nullptr || !time->is_number() || group == nullptr || !group->is_int64() || ahead == nullptr ||
       !ahead->is_array() || state == nullptr || !state->is_string()) {
-    return absl::InvalidArgumentError("not a logger's place");
+    return absl::InvalidArgumentError("not a logger's position");
   }
   Place place{time->to_number<double>(), group->get_int64(), {}, std::string(state->get_string())};
   for (const base::json::value& id : ahead->get_array()) {

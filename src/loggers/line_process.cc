@@ -29,7 +29,7 @@ LineProcess::~LineProcess() { Stop(std::chrono::milliseconds(0)); }
 absl::Status LineProcess::Start() {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
-    return sandbox::ErrnoStatus(errno, "cannot make a socket");
+    return sandbox::ErrnoStatus(errno, "cannot create a socket");
   base::Fd ours(ends[0]), theirs(ends[1]);
   fcntl(ours.get(), F_SETFL, O_NONBLOCK);
   const std::string output = options_.output.empty() ? "/dev/null" : options_.output;
@@ -80,7 +80,7 @@ absl::Status LineProcess::Await(short events, Time end) const {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()).count();
     const int found = poll(&ready, 1, static_cast<int>(std::max<int64_t>(left, 0)));
     if (found > 0) return absl::OkStatus();
-    if (found == 0 || errno != EINTR) return absl::DeadlineExceededError(options_.name + " has not answered yet");
+    if (found == 0 || errno != EINTR) return absl::DeadlineExceededError(options_.name + " has not responded yet");
   }
 }
 
@@ -116,7 +116,7 @@ absl::Status LineProcess::Ended() {
   constexpr std::chrono::milliseconds kClosing{2000};
   const absl::StatusOr<int> status = sandbox::AwaitChild(std::exchange(pid_, 0), options_.name, kClosing);
   return absl::AbortedError(absl::StrCat(options_.name, " ", DescribeEnd(status),
-                                         options_.output.empty() ? "" : "; its words are in " + options_.output));
+                                         options_.output.empty() ? "" : "; its output is in " + options_.output));
 }
 
 }  // namespace ingot::loggers

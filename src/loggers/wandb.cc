@@ -31,7 +31,7 @@ std::map<std::string, std::string> EnvironmentWith(const std::string& key) {
 }
 
 LineProcessOptions HelperOptions(const WandbOptions& options) {
-  return {.name = "the process of wandb",
+  return {.name = "the wandb process",
           .argv = {options.python, "-I", "-c", std::string(kWandbHelper)},
           .env = EnvironmentWith(options.key),
           .output = options.output};
@@ -115,8 +115,8 @@ absl::Status Wandb::End(bool ok) {
   const absl::Status ended = helper_.Ask({{"end", ok ? 0 : 1}}, options_.end_within).status();
   helper_.Stop(ended.ok() ? std::chrono::milliseconds(2000) : std::chrono::milliseconds(0));
   if (ended.ok()) return ended;
-  return base::Annotate(
-      ended, absl::StrCat("`wandb sync ", options_.folder, "/wandb/*run-*-", run_id_, "` sends what W&B misses"));
+  return base::Annotate(ended, absl::StrCat("`wandb sync ", options_.folder, "/wandb/*run-*-", run_id_,
+                                            "` uploads the missing data to W&B"));
 }
 
 }  // namespace ingot::loggers

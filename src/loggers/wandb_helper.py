@@ -20,7 +20,7 @@ def import_wandb():
     try:
         import wandb
     except ImportError as error:
-        raise Fault(f"{sys.executable} cannot import wandb ({error}): {sys.executable} -m pip install wandb, or name "
+        raise Fault(f"{sys.executable} cannot import wandb ({error}): install it with {sys.executable} -m pip install wandb, or set "
                     "another Python with the key python") from None
     return wandb
 

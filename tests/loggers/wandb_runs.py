@@ -120,7 +120,7 @@ def case_killed(ingot, folder, source):
 
     threading.Thread(target=kill, daemon=True).start()
     code, output = ingot.run("train", logged(folder, source, **{"run.name": "killed"}))
-    check(code == 0 and killed and "the process of wandb was killed by signal 9" in output, f"{killed}: {output}")
+    check(code == 0 and killed and "the wandb process was killed by signal 9" in output, f"{killed}: {output}")
     check(len([row for row in ingot.metrics("killed") if "actor/loss" in row]) == 8, "steps are missing")
     print("a run whose helper was killed trained to its end")
 

@@ -133,7 +133,7 @@ TEST_F(WandbTest, AProcessThatDiesIsNamedAndStartedAgainInTheSameRun) {
   Wandb wandb(Options(), "run", "", "");
   const absl::Status died = wandb.Rows(std::vector<view::Row>{RowOf(0), RowOf(1)});
   EXPECT_EQ(died.code(), absl::StatusCode::kAborted);
-  EXPECT_THAT(std::string(died.message()), HasSubstr("the process of wandb exited with 3; its words are in"));
+  EXPECT_THAT(std::string(died.message()), HasSubstr("the wandb process exited with 3; its output is in"));
   Write("plan", "");
   ASSERT_TRUE(wandb.Rows(std::vector<view::Row>{RowOf(0), RowOf(1)}).ok());
   ASSERT_EQ(Calls("\"init\"").size(), 2u);
