@@ -41,14 +41,15 @@ absl::Status CheckSupported(const value& json, const Family& family) {
       if (module == nullptr) continue;
       const std::string_view given = module->is_string() ? std::string_view(module->get_string()) : "";
       if (family.own_code.empty() || given.substr(0, given.find('.')) != family.own_code) {
-        return BadKey("auto_map",
-                      absl::StrCat("names the folder's own modeling code for ", loader,
-                                   ", which is not run: remove the key if the model is a standard one of its type"));
+        return BadKey(
+            "auto_map",
+            absl::StrCat("names the folder's own modeling code for ", loader,
+                         ", which Ingot does not run: remove the key if the model is a standard model of its type"));
       }
     }
   }
   if (!IsNull(Find(json, "quantization_config")) && family.from_file == nullptr) {
-    return BadKey("quantization_config", "is set, which is not supported: take the folder's copy in bf16");
+    return BadKey("quantization_config", "is set, which is not supported: use the model's bf16 release");
   }
   const value* architectures = Find(json, "architectures");
   if (IsNull(architectures)) return absl::OkStatus();

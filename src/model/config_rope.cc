@@ -48,7 +48,7 @@ absl::Status ReadRopeScaling(const char* key, const value& rope, bool may_be_par
   INGOT_RETURN_IF_ERROR(ReadDouble(rope, "rope_theta", &config->rope_theta));
   INGOT_RETURN_IF_ERROR(ReadRotaryShare(rope, may_be_part, config));
   if (scaling.type == "default") {
-    if (!IsNull(Find(rope, "factor"))) return BadKey(key, "has a factor and no type to say what it stretches");
+    if (!IsNull(Find(rope, "factor"))) return BadKey(key, "has a factor but no type");
     return absl::OkStatus();
   }
   scaling.original_positions = config->max_position_embeddings;

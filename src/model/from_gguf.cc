@@ -48,7 +48,7 @@ absl::Status ReadHeads(const File& file, const std::string& architecture, json::
                                                 : config["hidden_size"].as_int64() / heads;
   if (rotated != nullptr && *rotated != head_dim) {
     return Bad(file, absl::StrCat("field '", prefix, "rope.dimension_count' is ", *rotated, ", and a head has ",
-                                  head_dim, " values: heads that rotate in part are not supported"));
+                                  head_dim, " values: partial rotation of heads is not supported"));
   }
   config["head_dim"] = head_dim;
   return absl::OkStatus();
@@ -123,7 +123,7 @@ absl::Status ReadDivisors(const File& file, ModelConfig* config) {
     config->rope_scaling = stretched.rope_scaling;
     return absl::OkStatus();
   }
-  return Bad(file, absl::StrCat("tensor '", kDivisors, "' is not Llama 3's stretch of the positions by 8 or 32"));
+  return Bad(file, absl::StrCat("tensor '", kDivisors, "' is not Llama 3's position scaling by 8 or 32"));
 }
 
 // ---- Tensors
@@ -184,12 +184,12 @@ absl::StatusOr<Plan> PlanTensors(const File& file, const ModelConfig& config) {
     const std::string ours = OurName(name);
     const auto shape = shapes.find(ours);
     if (shape == shapes.end()) {
-      return Bad(file, absl::StrCat("tensor '", name, "' ", Text(info.shape), " belongs to no ", config.model_type,
-                                    " model of this configuration"));
+      return Bad(file, absl::StrCat("tensor '", name, "' ", Text(info.shape), " does not belong to a ",
+                                    config.model_type, " model of this configuration"));
     }
     if (info.shape != shape->second) {
       return Bad(file, absl::StrCat("tensor '", name, "' has the shape ", Text(info.shape),
-                                    ", the file's fields ask for ", Text(shape->second)));
+                                    ", but the file's fields require ", Text(shape->second)));
     }
     plan[ours] = &info;
   }
@@ -240,8 +240,8 @@ absl::StatusOr<at::Tensor> ReadTensor(const File& file, const TensorInfo& info, 
 absl::StatusOr<ModelConfig> ConfigFromGguf(const File& file) {
   INGOT_ASSIGN_OR_RETURN(const auto architecture, file.Require<std::string>("general.architecture"));
   if (architecture != "llama" && architecture != "qwen2" && architecture != "qwen3") {
-    return Bad(file, absl::StrCat("field 'general.architecture' is '", architecture,
-                                  "'; converted are llama, qwen2 and qwen3"));
+    return Bad(
+        file, absl::StrCat("field 'general.architecture' is '", architecture, "'; supported: llama, qwen2, and qwen3"));
   }
   for (const char* field : kOtherModels) {
     INGOT_ASSIGN_OR_RETURN(const int64_t count, file.FindOr<int64_t>(absl::StrCat(architecture, ".", field), 0));

@@ -207,7 +207,8 @@ absl::Status Parameters::CheckSameShapes(const ModelConfig& expected, const Mode
     }
   }
   for (const auto& [name, shape] : theirs) {
-    if (!mine.contains(name)) return absl::InvalidArgumentError(absl::StrCat("tensor ", name, " is not the model's"));
+    if (!mine.contains(name))
+      return absl::InvalidArgumentError(absl::StrCat("tensor ", name, " does not belong to the model"));
   }
   return absl::OkStatus();
 }
@@ -220,7 +221,7 @@ absl::StatusOr<Parameters> Parameters::FromTensors(const ModelConfig& config,
     auto embedding = tensors.find("model.embed_tokens.weight");
     if (embedding != tensors.end() && Differ(head->second, embedding->second)) {
       return absl::InvalidArgumentError(
-          "tensor 'lm_head.weight' differs from the embedding though tie_word_embeddings is true");
+          "tensor 'lm_head.weight' differs from the embedding, although tie_word_embeddings is true");
     }
     tensors.erase(head);
   }
@@ -232,10 +233,10 @@ absl::StatusOr<Parameters> Parameters::FromTensors(const ModelConfig& config,
     }
     if (found->second.sizes() != at::IntArrayRef(shape)) {
       return absl::InvalidArgumentError(absl::StrCat("tensor '", name, "' has shape ", Text(found->second.sizes()),
-                                                     ", the configuration asks for ", Text(shape)));
+                                                     ", but the configuration requires ", Text(shape)));
     }
     if (!at::isFloatingType(found->second.scalar_type())) {
-      return absl::InvalidArgumentError(absl::StrCat("tensor '", name, "' is not of a floating-point type"));
+      return absl::InvalidArgumentError(absl::StrCat("tensor '", name, "' does not have a floating-point type"));
     }
     parameters.tensors_[name] = found->second;
     tensors.erase(found);
@@ -245,7 +246,7 @@ absl::StatusOr<Parameters> Parameters::FromTensors(const ModelConfig& config,
     if (EndsWith(name, "rotary_emb.inv_freq")) continue;  // a constant in old Llama checkpoints
     if (family != nullptr && family->skips_next_layers && LayerOf(name) >= config.num_hidden_layers) continue;
     if (family != nullptr && !family->skipped_prefix.empty() && name.starts_with(family->skipped_prefix)) continue;
-    return absl::InvalidArgumentError(absl::StrCat("tensor '", name, "' is unknown to this configuration"));
+    return absl::InvalidArgumentError(absl::StrCat("tensor '", name, "' does not belong to this configuration"));
   }
   return parameters;
 }
@@ -274,7 +275,7 @@ absl::Status CheckServedTypes(const std::string& dir, std::string_view remedy) {
     if (tensor.scalar_type() != at::kDouble) continue;
     return absl::InvalidArgumentError(
         absl::StrCat(stored.files.at(name), ": tensor '", name,
-                     "' is F64, and engines take F32, BF16 and F16: ", base::View(remedy)));
+                     "' is F64, but engines accept only F32, BF16, and F16: ", base::View(remedy)));
   }
   return absl::OkStatus();
 }

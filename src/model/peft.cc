@@ -64,12 +64,13 @@ absl::Status CheckLayers(const value& json, int64_t layers) {
   // A single number may replace a list.
   for (const value& layer : given->is_array() ? given->get_array() : base::json::array{*given}) {
     const std::optional<int64_t> number = AsInt(layer);
-    if (!number.has_value()) return BadKey(key, "must have numbers of layers");
+    if (!number.has_value()) return BadKey(key, "must be a list of layer numbers");
     named.insert(*number);
   }
   for (int64_t layer = 0; layer < layers; ++layer) {
     if (named.contains(layer)) continue;
-    return BadKey(key, absl::StrCat("leaves out layer ", layer, ", only adapters of all ", layers, " layers are read"));
+    return BadKey(
+        key, absl::StrCat("leaves out layer ", layer, ", only adapters for all ", layers, " layers are supported"));
   }
   return absl::OkStatus();
 }
@@ -83,8 +84,8 @@ absl::Status CheckStart(const value& json) {
   if (name == "gaussian" || name == "orthogonal" || name == "eva" || name == "mica") return absl::OkStatus();
   return BadKey(
       "init_lora_weights",
-      absl::StrCat("is '", name, "', only true, false, gaussian, orthogonal, eva and mica are read: others may ",
-                   "have changed the base's weights. PEFT converts such an adapter into a plain one: ",
+      absl::StrCat("is '", name, "', only true, false, gaussian, orthogonal, eva, and mica are supported: others may ",
+                   "have changed the base model's weights. PEFT converts such an adapter to a plain LoRA adapter: ",
                    "save_pretrained with path_initial_model_for_weight_conversion"));
 }
 
@@ -92,9 +93,9 @@ absl::StatusOr<LoraConfig> ReadConfig(const value& json, int64_t layers) {
   if (!json.is_object()) return absl::InvalidArgumentError("not a JSON object");
   std::string kind, bias = "none";
   INGOT_RETURN_IF_ERROR(ReadString(json, "peft_type", &kind));
-  if (kind != "LORA") return BadKey("peft_type", absl::StrCat("is '", kind, "', only LORA is read"));
+  if (kind != "LORA") return BadKey("peft_type", absl::StrCat("is '", kind, "', only LORA is supported"));
   INGOT_RETURN_IF_ERROR(ReadString(json, "bias", &bias));
-  if (bias != "none") return BadKey("bias", absl::StrCat("is '", bias, "', only none is read"));
+  if (bias != "none") return BadKey("bias", absl::StrCat("is '", bias, "', only none is supported"));
   bool stabilised = false, unused = false;  // CheckSwitches reports it if true
   for (const char* key : {"use_dora", "fan_in_fan_out"}) INGOT_RETURN_IF_ERROR(ReadBool(json, key, &unused));
   INGOT_RETURN_IF_ERROR(ReadBool(json, "use_rslora", &stabilised));
@@ -107,7 +108,7 @@ absl::StatusOr<LoraConfig> ReadConfig(const value& json, int64_t layers) {
   INGOT_RETURN_IF_ERROR(ReadDouble(json, "lora_alpha", &lora.alpha));
   if (lora.rank < 1 || lora.rank > 1 << 14) return BadKey("r", absl::StrCat("is ", lora.rank, ", outside 1..16384"));
   if (!(lora.alpha > 0 && lora.alpha < 1e9))
-    return BadKey("lora_alpha", absl::StrCat("is ", lora.alpha, ", outside of 0 to 1e9"));
+    return BadKey("lora_alpha", absl::StrCat("is ", lora.alpha, "; it must be from 0 to 1e9"));
   if (stabilised) lora.alpha *= std::sqrt(static_cast<double>(lora.rank));  // its scale is alpha / sqrt(rank)
   return lora;
 }
@@ -148,18 +149,19 @@ absl::Status CheckFactors(const AdapterFolder& adapter, const ModelConfig& base)
   for (const auto& [name, tensor] : adapter.tensors) {
     const auto found = table.find(name);
     if (found == table.end()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("tensor '", name, "' belongs to no product of this base: is the adapter another base's?"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "tensor '", name,
+          "' does not match any weight matrix of this base model: is the adapter for another base model?"));
     }
     if (tensor.sizes() != at::IntArrayRef(found->second->shape)) {
       return absl::InvalidArgumentError(absl::StrCat("tensor '", name, "' has shape ", Text(tensor.sizes()),
-                                                     ", this base asks for ", Text(found->second->shape),
-                                                     ": the adapter is another base's"));
+                                                     ", but this base model requires ", Text(found->second->shape),
+                                                     ": the adapter is for another base model"));
     }
     if (!at::isFloatingType(tensor.scalar_type())) {
       return absl::InvalidArgumentError(absl::StrCat("tensor '", name, "' is of type ",
                                                      at::toString(tensor.scalar_type()),
-                                                     ": a factor needs a floating-point type"));
+                                                     ", but a LoRA factor needs a floating-point type"));
     }
   }
   for (const auto& [name, tensor] : table) {
@@ -219,7 +221,7 @@ absl::StatusOr<AdapterFolder> LoadAdapter(const std::string& dir, const ModelCon
   auto adapter = Load(dir, base);
   if (!adapter.ok())
     return base::Annotate(adapter.status(),
-                          "an adapter's folder has adapter_config.json and adapter_model.safetensors");
+                          "an adapter folder needs adapter_config.json and adapter_model.safetensors");
   return adapter;
 }
 
@@ -302,7 +304,7 @@ absl::Status AverageInto(Parameters* a, const Parameters& b) {
     const auto other = b.tensors().find(name);
     if (other == b.tensors().end() || other->second.sizes() != tensor.sizes()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("tensor ", name, " is missing from the second model or of another shape"));
+          absl::StrCat("tensor ", name, " is missing from the second model or has a different shape"));
     }
   }
   for (auto& [name, tensor] : a->tensors()) {

@@ -31,7 +31,7 @@ absl::Status ReadAt(const File& file, const std::string& path, uint64_t offset, 
     const ssize_t got = ::pread(file.get(), at, std::min<uint64_t>(count, 1 << 30), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return System(path, "reading");
-    if (got == 0) return Bad(path, "it became shorter while it was read");
+    if (got == 0) return Bad(path, "the file became shorter while it was read");
     at += got;
     offset += got;
     count -= got;
@@ -114,7 +114,7 @@ absl::StatusOr<Entry> ParseEntry(const std::string& path, std::string_view name,
     return bad(absl::StrCat("lies at [", *begin, ", ", *end, ") of ", data_bytes, " data bytes: truncated file?"));
   }
   if (*end - *begin != bytes) {
-    return bad(absl::StrCat("holds ", *end - *begin, " bytes, its shape and dtype ask for ", bytes));
+    return bad(absl::StrCat("holds ", *end - *begin, " bytes, but its shape and dtype require ", bytes));
   }
   entry.begin = *begin;
   entry.end = *end;
@@ -137,7 +137,7 @@ absl::StatusOr<std::vector<Entry>> ParseHeader(const std::string& path, std::str
   uint64_t at = 0;
   for (const Entry& entry : entries) {
     if (entry.begin != at) {
-      return Bad(path, absl::StrCat("tensor '", entry.name, "' begins at ", entry.begin, " where ", at,
+      return Bad(path, absl::StrCat("tensor '", entry.name, "' begins at ", entry.begin, ", but ", at,
                                     " was expected: tensors overlap or leave a gap"));
     }
     at = entry.end;

@@ -28,9 +28,9 @@ absl::Status CheckTensors(const ModelConfig& config, const Parameters& parameter
     const bool any_type = tensor->part == Part::kCorrectionBias;  // often fp32 in a bf16 model; affects only the choice
     if (t.sizes() != at::IntArrayRef(tensor->shape) || (!any_type && t.scalar_type() != first.scalar_type()) ||
         t.device() != first.device() || !t.is_contiguous()) {
-      return absl::InvalidArgumentError(absl::StrCat("parameter '", name,
-                                                     "' has another shape than the configuration, ",
-                                                     "or another dtype or device than the embedding, or is not dense"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("parameter '", name, "' has a different shape than the configuration requires, ",
+                       "has a different dtype or device than the embedding, or is not dense"));
     }
   }
   return absl::OkStatus();

@@ -183,7 +183,7 @@ TEST_F(FromGguf, KnowsTheStretchOfLlama3ByItsDivisors) {
 
   gguf::FileMaker other = Whole("llama");
   other.Floats("rope_freqs.weight", {kHeadDim / 2}, std::vector<float>(kHeadDim / 2, 3));
-  ExpectRejected(other, "'rope_freqs.weight' is not Llama 3's stretch");
+  ExpectRejected(other, "'rope_freqs.weight' is not Llama 3's position scaling");
 }
 
 TEST_F(FromGguf, ReadsALinearStretchAsLlamaCppDoes) {
@@ -204,11 +204,11 @@ TEST_F(FromGguf, ReadsALinearStretchAsLlamaCppDoes) {
 TEST_F(FromGguf, RejectsModelsThatItDoesNotKnow) {
   ExpectRejected(gguf::FileMaker(), "field 'general.architecture' is missing");
   ExpectRejected(gguf::FileMaker().Text("general.architecture", "bert"),
-                 "is 'bert'; converted are llama, qwen2 and qwen3");
+                 "is 'bert'; supported: llama, qwen2, and qwen3");
   ExpectRejected(gguf::FileMaker().Text("general.architecture", "llama"), "field 'llama.embedding_length' is missing");
   ExpectRejected(Whole("llama").Uint32("llama.expert_count", 8), "field 'llama.expert_count' is 8");
   ExpectRejected(Whole("llama").Uint32("llama.rope.dimension_count", 4).Uint32("llama.attention.key_length", 8),
-                 "heads that rotate in part");
+                 "partial rotation of heads");
   ExpectRejected(Whole("llama").Text("llama.rope.scaling.type", "longrope"), "is 'longrope'; supported: none");
 }
 
@@ -220,13 +220,13 @@ TEST_F(FromGguf, RejectsMissingUnknownAndMisshapenTensorsByName) {
   for (const char* name : {"blk.0.ffn_gate_exps.weight", "blk.1.attn_q.weight", "blk.0.attn_q", "extra"}) {
     gguf::FileMaker unknown = Whole("llama");
     AddCounting(unknown, name, {4});
-    ExpectRejected(unknown, absl::StrCat("tensor '", name, "' [4] belongs to no llama model"));
+    ExpectRejected(unknown, absl::StrCat("tensor '", name, "' [4] does not belong to a llama model"));
   }
   gguf::FileMaker shape = Fields("llama");
   AddCounting(shape, "token_embd.weight", {kVocab + 1, kHidden});
   AddCounting(shape, "output_norm.weight", {kHidden});
   AddLayer(shape);
-  ExpectRejected(shape, "tensor 'token_embd.weight' has the shape [6, 32], the file's fields ask for [5, 32]");
+  ExpectRejected(shape, "tensor 'token_embd.weight' has the shape [6, 32], but the file's fields require [5, 32]");
 }
 
 // 8 bytes a value of the largest tensor are its decoding, in fp32 and turned.

@@ -347,7 +347,7 @@ TEST_F(Safetensors, AFolderOfDoublesIsNotServed) {
   norm = norm.to(at::kDouble);
   ASSERT_EQ(SaveModelDir(folder, config, parameters), absl::OkStatus());
   EXPECT_THAT(std::string(CheckServedTypes(folder).message()),
-              HasSubstr(folder + "/model.safetensors: tensor 'model.norm.weight' is F64, and engines take F32"));
+              HasSubstr(folder + "/model.safetensors: tensor 'model.norm.weight' is F64, but engines accept only F32"));
 }
 
 TEST(Parameters, NamesTheTensorThatDoesNotFit) {
@@ -374,7 +374,7 @@ TEST(Parameters, NamesTheTensorThatTwoConfigurationsDoNotShare) {
   };
   EXPECT_EQ(difference([](auto& c) { c.rope_theta *= 2; }), "");
   EXPECT_THAT(difference([](auto& c) { c.vocab_size += 1; }), HasSubstr("lm_head.weight has shape"));
-  EXPECT_THAT(difference([](auto& c) { c.num_hidden_layers += 1; }), HasSubstr("is not the model's"));
+  EXPECT_THAT(difference([](auto& c) { c.num_hidden_layers += 1; }), HasSubstr("does not belong to the model"));
   EXPECT_THAT(difference([](auto& c) { c.num_hidden_layers -= 1; }), HasSubstr("is missing"));
 }
 

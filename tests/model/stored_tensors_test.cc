@@ -169,7 +169,8 @@ TEST_F(Sparse, AnAdapterIsRejectedLikewise) {
   EXPECT_THAT(std::string(rejected.message()),
               AllOf(HasSubstr(path), HasSubstr(std::to_string(bytes)), HasSubstr("down_proj.lora_A.weight'")));
   base.intermediate_size = 1 << 21;
-  EXPECT_THAT(std::string(LoadAdapter(dir_, base).status().message()), HasSubstr("the adapter is another base's"));
+  EXPECT_THAT(std::string(LoadAdapter(dir_, base).status().message()),
+              HasSubstr("the adapter is for another base model"));
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ absl::Status Read(const base::json::value& json, ModelConfig* config) {
   INGOT_RETURN_IF_ERROR(ReadString(*quantization, "quant_method", &method));
   return method == "mxfp4"
              ? absl::OkStatus()
-             : BadKey("quantization_config", absl::StrCat("is of method '", method, "', only mxfp4 is read"));
+             : BadKey("quantization_config", absl::StrCat("is of method '", method, "', only mxfp4 is supported"));
 }
 
 void Write(const ModelConfig& config, base::json::object* json) {
@@ -101,7 +101,8 @@ absl::Status FromFile(const ModelConfig& config, std::map<std::string, at::Tenso
       if (!blocks->defined() && !scales->defined()) continue;
       if (!blocks->defined() || !scales->defined() || !Fits(*blocks, *scales, experts)) {
         return absl::InvalidArgumentError(absl::StrCat("the MXFP4 blocks and scales of '", prefix, "...' of layer ", i,
-                                                       " do not fit one another, or do not fit ", experts, " experts"));
+                                                       " do not match each other, or do not match ", experts,
+                                                       " experts"));
       }
       *to = Decoded(*blocks, *scales).transpose(1, 2);
     }
@@ -116,7 +117,7 @@ absl::Status FromFile(const ModelConfig& config, std::map<std::string, at::Tenso
         return absl::InvalidArgumentError(
             absl::StrCat("the experts '", prefix, "...' of layer ", i,
                          " are incomplete or have the wrong shape: gate_up_proj, down_proj ",
-                         "and their biases must fit ", experts, " experts of width ", width));
+                         "and their biases must match ", experts, " experts of width ", width));
       }
     }
     for (int64_t e = 0; e < experts; ++e) {

@@ -150,11 +150,11 @@ absl::Status ReadPlainLayers(const base::json::value& json, ExpertsConfig* exper
   INGOT_RETURN_IF_ERROR(ReadInt(json, "decoder_sparse_step", false, &experts->layer_step));
   const base::json::value* layers = base::Find(json, "mlp_only_layers");
   if (IsNull(layers)) return absl::OkStatus();
-  if (!layers->is_array()) return BadKey("mlp_only_layers", "must be a list of layers' numbers");
+  if (!layers->is_array()) return BadKey("mlp_only_layers", "must be a list of layer numbers");
   std::set<int64_t> sorted;
   for (const base::json::value& layer : layers->get_array()) {
     const auto number = AsInt(layer);
-    if (!number.has_value()) return BadKey("mlp_only_layers", "must be a list of layers' numbers");
+    if (!number.has_value()) return BadKey("mlp_only_layers", "must be a list of layer numbers");
     sorted.insert(*number);
   }
   experts->plain_layers.assign(sorted.begin(), sorted.end());
