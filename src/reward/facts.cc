@@ -37,8 +37,8 @@ absl::StatusOr<int64_t> SampledTokens(const v1::EpisodeTree& tree, const v1::Cal
   for (const std::string& key : call.sampled_keys()) {
     const auto segment = tree.segments().find(absl::BytesToHexString(key));
     if (segment == tree.segments().end()) {
-      return absl::DataLossError(absl::StrCat("call ", call.call_id(), " names the segment ",
-                                              absl::BytesToHexString(key), ", but its group lacks the segment"));
+      return absl::DataLossError(absl::StrCat("call ", call.call_id(), " refers to the segment ",
+                                              absl::BytesToHexString(key), ", which is missing from its group"));
     }
     tokens += segment->second.token_ids_size();
   }

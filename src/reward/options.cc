@@ -105,7 +105,7 @@ absl::Status RewardOptions::Validate() const {
     const TermOptions& term = terms[i];
     const std::string place = absl::StrCat("rewards.terms[", i, "] (", term.Name(), ")");
     if (!names.insert(term.Name()).second)
-      return Invalid(place, "another term has this name: give each term its own `name`");
+      return Invalid(place, "another term has this name: give each term a unique `name`");
     INGOT_RETURN_IF_ERROR(CheckSchedule(place, term.schedule));
     INGOT_RETURN_IF_ERROR(base::Annotate(MakeTerm(term).status(), place));
   }
@@ -113,8 +113,8 @@ absl::Status RewardOptions::Validate() const {
 }
 
 void Bind(base::Schema& schema, TermSchedule& o) {
-  schema.Field("from", &o.from, "share of the run's steps at which the term starts to count", base::InRange(0, 1));
-  schema.Field("until", &o.until, "share of the run's steps at which the term stops counting; 1: never",
+  schema.Field("from", &o.from, "share of the run's steps after which the term starts to count", base::InRange(0, 1));
+  schema.Field("until", &o.until, "share of the run's steps after which the term stops counting; 1: never",
                base::InRange(0, 1));
   schema.Field("linear", &o.linear, "the weight falls linearly to 0 between `from` and `until`");
   schema.Field("phase_steps", &o.phase_steps, "number of versions per phase; 0: no phases", base::NotNegative());

@@ -31,7 +31,7 @@ absl::Status AddTerm(const TermOptions& term, double weight, const TermResult& r
   grade.set_reward(grade.reward() + weight * result.value);
   for (const auto& [call, of_call] : result.calls) {
     if (const std::string fault = tree::RewardFault(of_call); !fault.empty()) {
-      return absl::OutOfRangeError(absl::StrCat("its value of call ", call, " ", fault));
+      return absl::OutOfRangeError(absl::StrCat("its value for call ", call, " ", fault));
     }
     (*value.mutable_calls())[call] = of_call;
     (*grade.mutable_call_rewards())[call] += weight * of_call;

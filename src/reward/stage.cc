@@ -24,7 +24,7 @@ std::optional<GroupGrades> StoredGrades(const v1::Group& group) {
   for (const v1::EpisodeTree& tree : group.episodes()) {
     const v1::Episode& episode = tree.episode();
     if (episode.state() != v1::EPISODE_FINISHED || episode.has_grade()) continue;
-    stored.ungraded[episode.ref().sample_index()] = "it got no grade when its group was judged";
+    stored.ungraded[episode.ref().sample_index()] = "it received no grade when its group was judged";
   }
   return stored;
 }
@@ -53,7 +53,7 @@ class Stage::Turn {
     base::MutexLock lock(history_.mu);
     while (!history_.in_turn.insert(of).second) {
       waited_ = true;
-      if (!wait.has_value()) wait.emplace(absl::StrCat("the judgement of ", of), base::WaitKind::kWork);
+      if (!wait.has_value()) wait.emplace(absl::StrCat("the judgment of ", of), base::WaitKind::kWork);
       if (clock.WaitUntil(history_.judged, history_.mu, late)) continue;
       return absl::UnavailableError(absl::StrCat(of, " is being judged for another request"));
     }

@@ -60,7 +60,7 @@ void Bind(base::Schema& schema, VerifierOptions& o) {
                  "harbor", "agent_reported", "agent_posted"},
                 "rule that turns the outcome into a reward");
   schema.Field("max_answer_bytes", &o.max_answer_bytes,
-               "maximum size of an answer; a longer one is malformed and gets reward 0",
+               "maximum size of an answer; a longer answer is malformed and gets reward 0",
                base::InRange(1, kLargestAnswer));
   KindKeys keys(schema, o);
   keys.Of({"exact", "numeric", "json_field", "choice", "f_beta", "math"});
@@ -90,7 +90,7 @@ void Bind(base::Schema& schema, VerifierOptions& o) {
   schema.Renamed("math.float_rounding", "");
   keys.Of({"math"}, "math");
   keys.Field("python", &o.math.python,
-             "Python interpreter with the package math-verify; ${cwd} is the folder where ingot was started");
+             "Python interpreter that has the package math-verify; ${cwd} is the folder where ingot was started");
   keys.Field(
       "timeout_s", &o.math.timeout_s,
       "CPU seconds that one comparison may use (5 times as much wall time); after that the answers count as different",

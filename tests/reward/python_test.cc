@@ -138,7 +138,7 @@ TEST_F(PythonTest, AnExceptionIsAnErrorWithTheUsersOwnStackTrace) {
       "check(answer)\n");
   const std::string fault(Score().status().message());
   EXPECT_THAT(fault, AllOf(HasSubstr("ValueError"), HasSubstr(folder_.path() + "/rewards.py\", line 3, in check"),
-                           HasSubstr("return int(answer + 'x')"), HasSubstr("it had printed: comparing")));
+                           HasSubstr("return int(answer + 'x')"), HasSubstr("it printed: comparing")));
   EXPECT_THAT(fault, Not(HasSubstr("<string>")));  // no frames of the worker itself
 }
 

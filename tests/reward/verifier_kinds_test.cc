@@ -363,7 +363,7 @@ TEST_F(HarborTest, TheTasksTimeAndVariablesAreItsOwn) {
   EXPECT_EQ(reported->reward, 1);
   const auto slow = Run("sleep 30", {{"verifier_timeout_s", 0.3}});
   ASSERT_TRUE(slow.ok()) << slow.status();
-  EXPECT_EQ(slow->detail, "test.sh ran past its limit of 0.3 s");
+  EXPECT_EQ(slow->detail, "test.sh exceeded its time limit of 0.3 s");
   EXPECT_THAT(std::string(Run("exit 0", {{"verifier_timeout_s", "long"}}).status().message()),
               HasSubstr("verifier_timeout_s is not a number"));
   EXPECT_THAT(std::string(Run("exit 0", {{"verifier_env", {{"B", 1}}}}).status().message()),
@@ -416,9 +416,9 @@ TEST_F(HarborTest, ATestThatEndsWithoutARewardIsZero) {
            {"mkdir /logs/verifier/reward.json", "left no reward"},
            {"rmdir /logs/verifier; ln -s /tests /logs/verifier", "left no reward"},
            {"kill -SEGV $$", "test.sh was killed by signal 11"},
-           {"head -c 100000000 /dev/zero", "test.sh wrote more than its limit"},
+           {"head -c 100000000 /dev/zero", "test.sh wrote more output than its limit"},
            {"head -c 60000000 /dev/zero > big; echo 1 > /logs/verifier/reward.txt",
-            "used more disk than its sandbox may"}}) {
+            "exceeded its sandbox's disk limits"}}) {
     options_.harbor.no_reward_is_zero = true;
     const auto zero = Run(script);
     ASSERT_TRUE(zero.ok()) << script << ": " << zero.status();
@@ -437,7 +437,7 @@ TEST_F(HarborTest, ATestThatRunsTooLongIsZero) {
   EXPECT_EQ(zero->reward, 0);
   EXPECT_EQ(zero->signals.at("tests_timed_out"), 1);
   options_.harbor.timeout_is_zero = false;
-  EXPECT_EQ(Run("sleep 30").status().message(), "test.sh ran past its limit of 0.5 s");
+  EXPECT_EQ(Run("sleep 30").status().message(), "test.sh exceeded its time limit of 0.5 s");
 }
 
 TEST_F(HarborTest, ARewardThatWasLeftBeforeASignalCounts) {

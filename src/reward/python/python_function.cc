@@ -55,7 +55,7 @@ absl::StatusOr<Sources> FindSources(const fs::path& file) {
   if (sources.paths.size() <= kMaxSources && bytes <= kMaxSourceBytes) return sources;
   return absl::InvalidArgumentError(absl::StrCat(sources.folder, " has more than ", kMaxSources, " .py files, or ",
                                                  kMaxSourceBytes, " bytes of them: move ", file.filename().string(),
-                                                 " to a folder of its own"));
+                                                 " to a separate folder"));
 }
 
 fs::path FileIn(const std::string& cwd, const std::string& place) { return fs::path(cwd) / place; }
@@ -75,12 +75,12 @@ absl::StatusOr<std::string> ResultIn(const std::string& reply, const std::string
 PythonFunction::PythonFunction(PythonOptions options, std::string key)
     : options_(std::move(options)),
       key_(std::move(key)),
-      workers_({.processes = options_.workers,
-                .load_s = kLoadSeconds,
-                .longest_reply = kLongestReply,
-                .name = key_ + ".interpreter",
-                .advice = "; it must run in a sandbox: name its folders in sandbox.visible if sandboxes do not see "
-                          "them"}) {}
+      workers_(
+          {.processes = options_.workers,
+           .load_s = kLoadSeconds,
+           .longest_reply = kLongestReply,
+           .name = key_ + ".interpreter",
+           .advice = "; it must run in a sandbox: add its folders to sandbox.visible if sandboxes cannot see them"}) {}
 
 absl::StatusOr<LineWorkers::Program> PythonFunction::ProgramIn(const std::string& cwd) const {
   LineWorkers::Program program;

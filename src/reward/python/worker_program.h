@@ -47,7 +47,7 @@ def arguments_of(function, given):
         if parameter.name in given and parameter.kind != parameter.POSITIONAL_ONLY:
             taken[parameter.name] = given[parameter.name]
         elif parameter.default is parameter.empty:
-            raise Fault('its argument %s does not exist; there are: %s' % (parameter.name, ', '.join(sorted(given))))
+            raise Fault('it takes an argument %s, which does not exist; available: %s' % (parameter.name, ', '.join(sorted(given))))
     return taken
 
 def plain(value):  # numbers of numpy and torch too
@@ -105,7 +105,7 @@ def answer(question):
         return {'error': str(fault)}
     except BaseException as error:
         said = printed.getvalue()[-1000:]
-        return {'error': trace(error) + ('\nit had printed: ' + said if said else '')}
+        return {'error': trace(error) + ('\nit printed: ' + said if said else '')}
 
 channel.sendall(b'ready\n')
 for line in channel.makefile('r', encoding='utf-8', newline='\n'):

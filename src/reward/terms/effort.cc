@@ -30,7 +30,7 @@ void Bind(base::Schema& schema, EffortOptions& o) {
   schema.Field("turn_weight", &o.turn_weight, "thousands of tokens that each turn counts as", base::NotNegative());
   schema.Field("correct_above", &o.correct_above, "an outcome above this is correct");
   schema.Choice("charge_wrong", &o.charge_wrong, {"most", "own"},
-                "cost of a wrong episode: most: the group's largest cost; own: its own cost");
+                "cost of a wrong episode: most: the largest cost in its group; own: its own cost");
 }
 
 double EffortCost(double x, double k, double q) {

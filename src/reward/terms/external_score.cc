@@ -16,7 +16,7 @@ void Bind(base::Schema& schema, ExternalOptions& o) {
   schema.Field("url", &o.url, "URL of the server that scores episodes");
   schema.Field("group", &o.group, "send one request per group, which returns a list of scores");
   schema.Field("timeout_s", &o.timeout_s, "timeout of one request, in seconds", base::LeftOpen(0, 86400));
-  schema.Field("tries", &o.tries, "maximum number of requests for an episode or group until one gets a response",
+  schema.Field("tries", &o.tries, "maximum number of attempts to get a score for an episode or group",
                base::AtLeast(1));
   schema.Field("concurrency", &o.concurrency, "maximum number of concurrent requests per group", base::AtLeast(1));
 }

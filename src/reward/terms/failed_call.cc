@@ -29,8 +29,8 @@ absl::StatusOr<TermResult> FailedCallTerm::Of(const EpisodeFacts& episode) const
                                    [&](const CallFacts& one) { return one.policy && Names(entry, *one.record); });
     if (call == episode.calls.end()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("fact 'failed_calls' names ", base::PrintJson(entry),
-                       ", which is not a call of the policy: use a turn, a call's id, or a tool call's id"));
+          absl::StrCat("fact 'failed_calls' refers to ", base::PrintJson(entry),
+                       ", which is not a call of the policy: use a turn, a call id, or a tool call id"));
     }
     result.calls[call->id()] = -1 / static_cast<double>(episode.policy_calls());
   }

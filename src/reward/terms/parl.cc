@@ -28,8 +28,8 @@ absl::StatusOr<TermResult> ParlFinishTerm::Of(const EpisodeFacts& episode) const
   for (const Stage& stage : stages) worked += static_cast<double>(stage.working());
   const double assigned = episode.Signal("subagents/assigned"), finished = episode.Signal("subagents/finished");
   if (finished < 0 || finished > assigned) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("signal 'subagents/finished' is ", finished, ": from 0 to 'subagents/assigned' (", assigned, ")"));
+    return absl::InvalidArgumentError(absl::StrCat("signal 'subagents/finished' is ", finished,
+                                                   ": it must be from 0 to 'subagents/assigned' (", assigned, ")"));
   }
   TermResult result;
   if (assigned > 0) result.value = std::min(finished, worked) / assigned;
@@ -42,7 +42,7 @@ absl::Status CriticalStepsOptions::Validate() const {
 }
 
 void Bind(base::Schema& schema, CriticalStepsOptions& o) {
-  schema.Field("budget", &o.budget, "budget for tasks that do not set one; 0: such tasks are errors",
+  schema.Field("budget", &o.budget, "budget for tasks that do not set one; 0: a task without a budget is an error",
                base::NotNegative());
   schema.Field("field", &o.field, "task field with the task's own budget");
 }

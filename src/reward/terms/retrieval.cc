@@ -50,8 +50,8 @@ absl::StatusOr<double> PruneCostOf(const EpisodeFacts& episode) {
   double cost = 0;
   INGOT_ASSIGN_OR_RETURN(const auto posted, episode.Fact("pruned"));
   if (!posted.has_value()) return cost;
-  const absl::Status bad = absl::InvalidArgumentError(
-      "fact 'pruned' is not a list of {\"turn\": number, \"ids\": [..]} in the order of turns");
+  const absl::Status bad =
+      absl::InvalidArgumentError("fact 'pruned' is not a list of {\"turn\": number, \"ids\": [..]} in turn order");
   if (!posted->is_array()) return bad;
   int64_t last = -2;
   int in_a_row = 0;

@@ -12,7 +12,7 @@ using base::json::value;
 absl::Status BadForm(const value& stages) {
   return absl::InvalidArgumentError(
       absl::StrCat("fact 'stages' is ", base::CutText(base::PrintJson(stages), 200),
-                   ": expected a list like [{\"main\": 1, \"sub\": [3, 5]}] with numbers of model calls"));
+                   ": expected a list like [{\"main\": 1, \"sub\": [3, 5]}] with counts of model calls"));
 }
 
 // Returns nullopt if `number` is not a valid number of calls.

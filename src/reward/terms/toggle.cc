@@ -9,7 +9,8 @@ namespace ingot::reward {
 
 void Bind(base::Schema& schema, ToggleOptions& o) {
   schema.Field("lambda", &o.lambda, "minimum mean outcome of a group at which the budget applies");
-  schema.Field("rho", &o.rho, "percentile of correct answers' lengths that becomes the budget", base::LeftOpen(0, 100));
+  schema.Field("rho", &o.rho, "percentile of the correct answers' lengths that becomes the budget",
+               base::LeftOpen(0, 100));
   schema.Field("min_correct", &o.min_correct, "minimum number of correct answers for an estimate", base::AtLeast(1));
   schema.Field("correct_above", &o.correct_above, "an outcome above this is correct");
 }

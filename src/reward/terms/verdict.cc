@@ -75,7 +75,7 @@ JudgeQuestion QuestionOf(const JudgeCase& one, const std::string& nonce, bool ag
   if (!one.question.empty()) AppendPart("QUESTION", one.question, nonce, user);
   if (!one.reference.empty()) AppendPart("REFERENCE", one.reference, nonce, user);
   AppendPart("RESPONSE", one.response, nonce, user);
-  if (again) absl::StrAppend(&user, "\n\nYour last answer was no such JSON object. Answer with the object alone.");
+  if (again) absl::StrAppend(&user, "\n\nYour last answer was not such a JSON object. Answer with only the object.");
   return {.system = kSystem, .user = std::move(user), .schema_json = kSchema};
 }
 

@@ -89,7 +89,7 @@ absl::Status Verdicts::Append(const std::string& text) {
   const ssize_t written = write(file_.get(), text.data(), text.size());
   if (written == static_cast<ssize_t>(text.size()) && fdatasync(file_.get()) == 0) return absl::OkStatus();
   const std::string reason =
-      written >= 0 && written < static_cast<ssize_t>(text.size()) ? "it was written in part" : std::strerror(errno);
+      written >= 0 && written < static_cast<ssize_t>(text.size()) ? "it was only partly written" : std::strerror(errno);
   return absl::UnavailableError(absl::StrCat("cannot write '", path_, "': ", reason));
 }
 

@@ -42,7 +42,7 @@ class ChoiceVerifier final : public ExpectedVerifier {
   }
   absl::StatusOr<Verdict> Compare(const std::string& answer, const std::string& expected) const override {
     const std::set<char> named = NamedChoices(answer, options_.choice.choices);
-    if (named.empty()) return Malformed(absl::StrCat("the answer ", Quoted(answer), " names no choice"));
+    if (named.empty()) return Malformed(absl::StrCat("the answer ", Quoted(answer), " does not contain a choice"));
     const char right = absl::ascii_toupper(Trimmed(expected)[0]);
     Verdict verdict =
         Judged(named == std::set<char>{right},

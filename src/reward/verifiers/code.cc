@@ -120,7 +120,7 @@ class CodeVerifier final : public AnswerVerifier {
 
   absl::StatusOr<Verdict> Judge(const std::string& answer, const VerifierInput& input) const override {
     INGOT_ASSIGN_OR_RETURN(const std::vector<CodeTest> tests, TestsOf(input));
-    if (input.substrate == nullptr) return absl::InternalError("the tests of code have no substrate to run on");
+    if (input.substrate == nullptr) return absl::InternalError("there is no substrate to run the code's tests on");
     const std::string program = ProgramOf(answer);
     double passed = 0, timed_out = 0;
     std::string first_failure;
@@ -164,7 +164,7 @@ class CodeVerifier final : public AnswerVerifier {
       command.stdin_text = test.input;
     }
     const absl::StatusOr<sandbox::Outcome> outcome = sandbox->Run(command, limits_, input.cancel);
-    if (!outcome.ok()) return base::Annotate(outcome.status(), "the tests of code did not run");
+    if (!outcome.ok()) return base::Annotate(outcome.status(), "the code's tests did not run");
     if (outcome->ending == sandbox::Ending::kCancelled) return absl::CancelledError("the tests were cancelled");
     // Once the command has started, these codes are the program's own.
     if (!sandbox::CouldNotStart(*outcome)) {
@@ -186,7 +186,7 @@ class CodeVerifier final : public AnswerVerifier {
       return TestResult{absl::StrCat("printed ", Quoted(printed))};
     }
     if (printed == word || printed.ends_with("\n" + word)) return TestResult();
-    return TestResult{"ended before its test did"};
+    return TestResult{"ended before its test finished"};
   }
 
   static std::string LastErrorLine(const std::string& err) {

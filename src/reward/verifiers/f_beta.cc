@@ -41,7 +41,7 @@ class FBetaVerifier final : public ExpectedVerifier {
     const auto ids = IdsOf(expected);
     if (ids.ok() && !ids->empty()) return absl::OkStatus();
     return absl::InvalidArgumentError(
-        absl::StrCat("verifier.expected is ", Quoted(expected), ": a list of ids with at ", "least one"));
+        absl::StrCat("verifier.expected is ", Quoted(expected), ": it must be a list of ids with at ", "least one"));
   }
   absl::StatusOr<Verdict> Compare(const std::string& answer, const std::string& expected) const override {
     INGOT_ASSIGN_OR_RETURN(const std::set<std::string> right, IdsOf(expected));

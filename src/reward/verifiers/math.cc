@@ -144,7 +144,7 @@ class MathVerifier final : public ExpectedVerifier {
     return absl::InvalidArgumentError("verifier.expected is empty");
   }
   absl::StatusOr<Verdict> Compare(const std::string&, const std::string&) const override {
-    return absl::InternalError("the comparison of mathematics needs a sandbox");
+    return absl::InternalError("comparing mathematics needs a sandbox");
   }
   absl::StatusOr<sandbox::Command> Preflight(const VerifierInput& input) const override {
     INGOT_RETURN_IF_ERROR(ExpectedVerifier::Preflight(input).status());
@@ -161,8 +161,7 @@ class MathVerifier final : public ExpectedVerifier {
     const std::string said_plain = NormalisedMath(said), right_plain = NormalisedMath(right);
     if (said_plain == right_plain) return Judged(true, words);
     if (const auto equal = EqualRationals(said_plain, right_plain)) return Judged(*equal, words);
-    if (input.substrate == nullptr)
-      return absl::InternalError("the comparison of mathematics has no substrate to run on");
+    if (input.substrate == nullptr) return absl::InternalError("there is no substrate to compare mathematics on");
     auto compared = workers_->Compare(*input.substrate, PythonIn(input.cwd), right, said, input.cancel);
     if (absl::IsInvalidArgument(compared.status())) {
       return base::Annotate(compared.status(), absl::StrCat("verifier.expected ", Quoted(expected)));

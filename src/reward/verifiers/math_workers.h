@@ -18,8 +18,8 @@ namespace ingot::reward {
 
 // Advice to append to an error if verifier.math.python cannot run.
 inline constexpr char kMathAdvice[] =
-    "; scripts/setup.sh installs math-verify into .venv of the repository; elsewhere name a Python that has it (pip "
-    "install math-verify==0.9.0), and its folders in sandbox.visible if sandboxes do not see it";
+    "; scripts/setup.sh installs math-verify into the repository's .venv; elsewhere, set a Python that has it (pip "
+    "install math-verify==0.9.0), and add its folders to sandbox.visible if sandboxes cannot see them";
 
 struct MathComparison {
   bool equal = false;

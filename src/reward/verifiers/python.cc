@@ -40,8 +40,8 @@ absl::StatusOr<std::string> ArchiveOf(sandbox::Sandbox& sandbox) {
   std::string archive;
   INGOT_RETURN_IF_ERROR(snapshot->WriteTar([&archive](std::string_view bytes) -> absl::Status {
     if (static_cast<int64_t>(archive.size() + bytes.size()) > kMaxFileBytes) {
-      return absl::DataLossError(absl::StrCat("the agent's files are more than ", kMaxFileBytes,
-                                              " bytes, which verifier.python.files cannot pass on"));
+      return absl::DataLossError(absl::StrCat("the agent's files have more than ", kMaxFileBytes,
+                                              " bytes, the maximum for verifier.python.files"));
     }
     archive.append(bytes);
     return absl::OkStatus();
@@ -68,7 +68,8 @@ class PythonVerifier final : public AnswerVerifier {
     return base::Annotate(function_.Load(substrate, cwd, Arguments()), "verifier.python.function");
   }
   absl::StatusOr<Verdict> Judge(const std::string& answer, const VerifierInput& input) const override {
-    if (input.substrate == nullptr) return absl::InternalError("the verifier's function has no substrate to run on");
+    if (input.substrate == nullptr)
+      return absl::InternalError("there is no substrate to run the verifier's function on");
     INGOT_ASSIGN_OR_RETURN(value task, base::ParseJson(std::string(input.task)));
     std::string messages = "[]";
     if (input.messages) {
@@ -93,7 +94,7 @@ class PythonVerifier final : public AnswerVerifier {
     if (!verdict.ok()) {
       return absl::InternalError(absl::StrCat(options_.python.function, " returned ", Quoted(result), ": ",
                                               verdict.status().message(),
-                                              "; return a number, or a dictionary of numbers"));
+                                              "; return a number or a dictionary of numbers"));
     }
     if (verdict->detail.empty()) verdict->detail = "scored by " + options_.python.function;
     return verdict;

@@ -35,9 +35,9 @@ absl::StatusOr<Verdict> ParseReport(const std::string& text) {
     }
     for (const auto& [name, signal] : signals->get_object()) {
       if (!tree::IsSignalName(name)) {
-        return absl::InvalidArgumentError(absl::StrCat("a signal with an invalid name: it must have 1 to ",
-                                                       tree::kMaxSignalName,
-                                                       " bytes, no control characters and no marks of direction"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("a signal with an invalid name: it must have 1 to ", tree::kMaxSignalName,
+                         " bytes, and no control or bidirectional formatting characters"));
       }
       const std::optional<double> part = AsNumber(&signal);
       const std::string fault = part.has_value() ? tree::SignalFault(*part) : "is not a number";
@@ -53,7 +53,7 @@ absl::StatusOr<Verdict> ParseReport(const std::string& text) {
     }
     if (verdict.facts.size() > tree::kMaxFacts || tree::FactBytes(verdict.facts) > tree::kMaxFactBytes) {
       return absl::InvalidArgumentError(
-          absl::StrCat("more than ", tree::kMaxFacts, " facts or ", tree::kMaxFactBytes, " bytes of them"));
+          absl::StrCat("more than ", tree::kMaxFacts, " facts or ", tree::kMaxFactBytes, " bytes of facts"));
     }
   }
   if (const value* detail = base::Find(json, "detail"); detail != nullptr)

@@ -103,7 +103,7 @@ class LineWorkers::Process {
       } else if (errno == EAGAIN || errno == EINTR) {
         INGOT_RETURN_IF_ERROR(Await(POLLOUT, deadline, cancel));
       } else {
-        return absl::UnavailableError("it has ended");
+        return absl::UnavailableError("it has exited");
       }
     }
     return absl::OkStatus();
@@ -116,7 +116,7 @@ class LineWorkers::Process {
         unread_.erase(0, end + 1);
         return line;
       }
-      if (unread_.size() > longest_reply_) return absl::InternalError("its answer is too long");
+      if (unread_.size() > longest_reply_) return absl::InternalError("its response is too long");
       std::array<char, 4096> bytes;
       const ssize_t n = recv(near_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
       if (n > 0) {
@@ -124,7 +124,7 @@ class LineWorkers::Process {
       } else if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
         INGOT_RETURN_IF_ERROR(Await(POLLIN, deadline, cancel));
       } else {
-        return absl::UnavailableError("it has ended");
+        return absl::UnavailableError("it has exited");
       }
     }
   }
