@@ -71,7 +71,7 @@ absl::StatusOr<grammar::Part> PartOf(const v1::GrammarPart& part, int depth) {
     }
     default:
       return absl::InvalidArgumentError(
-          "a grammar part must have literal, json_schema, regex, parameters, repeat or python_keywords set");
+          "a grammar part must have literal, json_schema, regex, parameters, repeat, or python_keywords set");
   }
 }
 
@@ -141,7 +141,7 @@ absl::StatusOr<ShapedRow> Constraint::Restrict(std::span<const float> row, Shapi
     }
     if (ids_.empty()) {
       return absl::FailedPreconditionError(
-          "the grammar leaves no token: this model's vocabulary cannot spell what must come next");
+          "the grammar allows no token: this model's vocabulary cannot spell what must come next");
     }
     scratch.compact.clear();
     for (const int32_t id : ids_) scratch.compact.push_back(row[id]);
@@ -158,7 +158,7 @@ absl::StatusOr<ShapedRow> Constraint::Restrict(std::span<const float> row, Shapi
 absl::Status Constraint::Accept(int32_t id) {
   if (std::binary_search(end_ids_.begin(), end_ids_.end(), id)) return absl::OkStatus();  // the request ends
   if (matcher_.Accept(id)) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("token ", id, " was drawn although the grammar excludes it"));
+  return absl::InternalError(absl::StrCat("token ", id, " was sampled although the grammar excludes it"));
 }
 
 }  // namespace ingot::rollout

@@ -20,7 +20,7 @@ double Millis(nanoseconds time) { return duration<double, std::milli>(time).coun
 
 absl::Status GivenUp(const v1::Manifest& target) {
   return absl::CancelledError(
-      absl::StrCat("the sender gave up the update to version ", target.version(), " before it was applied"));
+      absl::StrCat("the sender canceled the update to version ", target.version(), " before it was applied"));
 }
 
 EngineOptions Resolve(EngineOptions options, const ModelRunner& runner) {
@@ -68,7 +68,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& opti
   INGOT_RETURN_IF_ERROR(options.Validate());
   if (options.context_length > parts.runner->context_length()) {
     return absl::InvalidArgumentError(absl::StrCat("rollout.context_length is ", options.context_length,
-                                                   "; the model was made for ", parts.runner->context_length()));
+                                                   "; the model supports at most ", parts.runner->context_length()));
   }
   std::unique_ptr<Engine> engine(new Engine(options, std::move(parts)));
   if (initial != nullptr) {
@@ -285,7 +285,7 @@ absl::StatusOr<v1::UpdateWeightsResponse> Engine::TakeUpdate(const WantedVersion
   response.set_apply_ms(times.apply_ms());
   response.set_wait_ms(times.wait_ms());
   response.set_pause_ms(times.pause_ms());
-  INGOT_LOG(debug, "rollout: version {} is live (fetched in {:.1f} ms, made in {:.1f} ms, pause {:.3f} ms)",
+  INGOT_LOG(debug, "rollout: version {} is live (fetched in {:.1f} ms, built in {:.1f} ms, paused for {:.3f} ms)",
             target.version(), times.fetch_ms(), times.apply_ms(), times.pause_ms());
   return response;
 }
@@ -321,7 +321,7 @@ absl::Status Engine::HoldVersion(const WantedVersion& wanted) {
     if (stopping_) return absl::UnavailableError("the rollout engine is shutting down");
     held = versions_.Retain(std::move(held));
   }
-  INGOT_LOG(debug, "rollout: version {} is retained without being live", target.version());
+  INGOT_LOG(debug, "rollout: version {} is retained, but not live", target.version());
   return absl::OkStatus();
 }
 
@@ -342,7 +342,7 @@ absl::StatusOr<v1::SwapTimes> Engine::SwapIn(LoadedVersion next, bool retain, v1
       if (stopping_) return absl::UnavailableError("the rollout engine is shutting down");
       return absl::DeadlineExceededError(absl::StrCat(
           "version ", swap.next.version->version, " was verified, but the running step did not end within ",
-          "rollout.update_deadline_ms (", options_.update_deadline_ms, "); the old version stays"));
+          "rollout.update_deadline_ms (", options_.update_deadline_ms, "); the old version remains live"));
     }
     clock_.WaitUntil(swapped_, mu_, deadline);
   }

@@ -24,15 +24,15 @@ void Bind(base::Schema& schema, EngineOptions& o) {
   schema.Field("context_length", &o.context_length,
                "maximum number of tokens in a request and its answer; 0: the model's context length",
                base::NotNegative());
-  schema.Field("prefix_cache", &o.prefix_cache, "share the KV cache of equal prefixes");
+  schema.Field("prefix_cache", &o.prefix_cache, "reuse the KV cache of equal prefixes");
   schema.Field("max_retained_versions", &o.max_retained_versions,
                "maximum number of versions held in addition to the newest", base::NotNegative());
   schema.Field("request_deadline_ms", &o.request_deadline_ms,
                "milliseconds from a request's arrival to its last token; 0: no deadline", base::NotNegative());
   schema.Field("max_update_bytes", &o.max_update_bytes, "maximum size of one weight update over gRPC",
                base::Positive());
-  schema.Field("update_deadline_ms", &o.update_deadline_ms, "milliseconds that swapping in a verified update may take",
-               base::Positive());
+  schema.Field("update_deadline_ms", &o.update_deadline_ms,
+               "maximum time to swap in a verified update, in milliseconds", base::Positive());
   schema.Section("halt", o.halt);
   schema.Section("speculation", o.speculation);
 }

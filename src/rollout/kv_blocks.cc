@@ -161,15 +161,15 @@ std::string KvBlocks::CheckInvariants() const {
     if (!block.named || block.parent < 0) continue;
     const Block& parent = blocks_[block.parent];
     ++children[block.parent];
-    if (!parent.named || parent.salt != block.salt) return absl::StrCat("block ", id, ": its parent is not named");
-    if (block.refs > 0 && parent.refs == 0) return absl::StrCat("block ", id, " is held, its parent is not");
+    if (!parent.named || parent.salt != block.salt) return absl::StrCat("block ", id, ": its parent has no name");
+    if (block.refs > 0 && parent.refs == 0) return absl::StrCat("block ", id, " is held, but its parent is not");
   }
   for (int32_t id = 0; id < total(); ++id) {
     if (blocks_[id].named && blocks_[id].children != children[id]) return absl::StrCat("block ", id, ": child count");
   }
   int32_t listed = 0;
   for (int32_t id = oldest_; id >= 0; id = blocks_[id].newer) ++listed;
-  if (held != held_) return absl::StrCat("held is ", held_, ", counted ", held);
+  if (held != held_) return absl::StrCat("held is ", held_, ", but counted ", held);
   if (evictable != evictable_count_ || listed != evictable) return "the list of evictable blocks is wrong";
   if (named != static_cast<int32_t>(named_.size())) return "the name table is wrong";
   if (static_cast<int32_t>(free_.size()) + held + evictable != total()) {

@@ -15,7 +15,7 @@ absl::StatusOr<std::shared_ptr<const WeightVersion>> LoadedVersions::Pin(int64_t
   if (const auto found = retained_.find(number); found != retained_.end()) return found->second.version;
   if (newest_.version == nullptr) {
     return absl::UnavailableError(
-        absl::StrCat("this engine does not hold version ", number, " yet, because it is starting: retry later"));
+        absl::StrCat("this engine does not hold version ", number, " yet, because it is still starting: retry later"));
   }
   if (newest_.version->version == number) return newest_.version;
   return absl::NotFoundError(

@@ -40,7 +40,7 @@ absl::Status ValidateShaping(const v1::SamplingParams& params, int64_t vocab_siz
   for (const auto& [id, bias] : params.logit_bias()) {
     if (id < 0 || id >= vocab_size) {
       return base::FaultError(
-          {"sampling.logit_bias", absl::StrCat("it names id ", id, ", outside the vocabulary of ", vocab_size)});
+          {"sampling.logit_bias", absl::StrCat("it has id ", id, ", outside the vocabulary of ", vocab_size)});
     }
     if (!(bias >= -kMaxBias && bias <= kMaxBias)) {
       return base::FaultError(

@@ -14,7 +14,7 @@ constexpr int64_t kByteVocabulary = 1024;  // bytes and a few special ids
 
 void Bind(base::Schema& schema, HaltOptions& o) {
   schema.Choice("repetition", &o.repetition, {"on", "off", "auto"},
-                "end calls that repeat themselves; auto: on, unless the vocabulary is bytes");
+                "end calls that repeat themselves; auto: on, unless the tokenizer is bytes");
   schema.Field("certain_tokens", &o.certain_tokens,
                "end a call after this many consecutive tokens that each have a probability above certain_above",
                base::Positive());

@@ -55,7 +55,7 @@ absl::Status CheckSize(const v1::GenerateRequest& request, const RequestLimits& 
   const int64_t prompt = request.prompt_ids_size();
   if (request.score_ids() > 0 ? prompt > limits.context_length : prompt >= limits.context_length) {
     return absl::InvalidArgumentError(absl::StrCat("the prompt has ", prompt,
-                                                   " tokens; sampling does not fit into the context length of ",
+                                                   " tokens; there is no room to sample within the context length of ",
                                                    limits.context_length));
   }
   // The last sampled token is never computed.
@@ -86,7 +86,7 @@ absl::Status CheckScored(const v1::GenerateRequest& request) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      "score_ids excludes forced_ids, first_index, top_logprobs, a grammar and stop strings");
+      "score_ids excludes forced_ids, first_index, top_logprobs, a grammar, and stop strings");
 }
 
 }  // namespace

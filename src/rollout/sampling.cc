@@ -52,7 +52,7 @@ absl::StatusOr<int32_t> Sampler::Draw(const ShapedRow& row, const DrawOptions& o
                             : DrawPlace(row, options, base::DeriveSeed(options.seed, static_cast<uint64_t>(index)));
   if (place < 0) {
     return absl::FailedPreconditionError(
-        "no token is left to draw: sampling.logit_bias and the grammar exclude every possible next token");
+        "no token is left to sample: sampling.logit_bias and the grammar exclude every possible next token");
   }
   return row.ids.empty() ? static_cast<int32_t>(place) : row.ids[static_cast<size_t>(place)];
 }

@@ -75,7 +75,7 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateChunk> {
       writing_ = false;
       if (!ok) {
         gathering_.reset();
-        if (!end_.has_value()) end_ = absl::CancelledError("the client went away");
+        if (!end_.has_value()) end_ = absl::CancelledError("the client disconnected");
       }
     }
     Advance();
@@ -87,7 +87,7 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateChunk> {
       base::MutexLock lock(mu_);
       handle = std::move(handle_);
       gathering_.reset();
-      end_ = absl::CancelledError("the client went away");
+      end_ = absl::CancelledError("the client disconnected");
     }
     handle.reset();  // outside the lock because it waits for an OnChunk in progress
     Advance();
@@ -162,7 +162,7 @@ class RolloutService final : public BaseService {
       if (bytes > receiver_->max_update_bytes) {
         return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
                             absl::StrCat("the update is larger than rollout.max_update_bytes (",
-                                         receiver_->max_update_bytes, "); raise it if the model is that large"));
+                                         receiver_->max_update_bytes, "); raise the limit if the model is that large"));
       }
       if (const absl::Status added = assembler.Add(std::move(chunk)); !added.ok()) return v1::ToGrpc(added);
       chunk = v1::WeightChunk();

@@ -7,21 +7,23 @@
 namespace ingot::rollout {
 
 void Bind(base::Schema& schema, SpeculationOptions& o) {
-  schema.Field(
-      "drafters", &o.drafters,
-      "what guesses the next tokens, preferred first: given (the answer so far of a call that lost its engine, "
-      "and a script's answers), history (text that the engine has seen before); []: none. No token and no "
-      "log-prob depends on it");
-  schema.Field("max_drafts", &o.max_drafts, "tokens that history may guess per request and step", base::InRange(1, 64));
+  schema.Field("drafters", &o.drafters,
+               "sources of draft tokens, in order of preference: given (the partial answer of a call that lost its "
+               "engine, and a script's answers), history (text that the engine has seen before); []: none. Drafts "
+               "change neither tokens nor log-probs");
+  schema.Field("max_drafts", &o.max_drafts, "maximum number of draft tokens from history per request and step",
+               base::InRange(1, 64));
   schema.Field("min_gain", &o.min_gain,
-               "least gain in tokens per second, by measured costs, for which a step verifies guesses; -1: always",
+               "minimum gain in tokens per second, estimated from measured costs, at which a step verifies drafts; -1: "
+               "always verify",
                base::AtLeast(-1));
   schema.Field("history_tokens", &o.history_tokens,
-               "tokens that history keeps per engine, 12 bytes each; rounded down to a power of two",
+               "number of tokens that history keeps per engine, at 12 bytes each; rounded down to a power of two",
                base::InRange(1024, 1 << 30));
-  schema.Field("min_match", &o.min_match, "least equal tokens in a row before history guesses", base::InRange(1, 64));
-  schema.Field("max_match", &o.max_match, "most equal tokens in a row that history compares; at least min_match",
+  schema.Field("min_match", &o.min_match, "minimum number of consecutive matching tokens before history drafts",
                base::InRange(1, 64));
+  schema.Field("max_match", &o.max_match,
+               "maximum number of consecutive tokens that history compares; at least min_match", base::InRange(1, 64));
 }
 
 absl::Status SpeculationOptions::Validate() const {
@@ -30,7 +32,7 @@ absl::Status SpeculationOptions::Validate() const {
     const std::string& name = drafters[i];
     if (name != "given" && name != "history") {
       return absl::InvalidArgumentError(
-          absl::StrCat("speculation.drafters has '", name, "'; its entries are given and history"));
+          absl::StrCat("speculation.drafters has '", name, "'; its entries must be given or history"));
     }
     if (std::find(drafters.begin(), drafters.begin() + static_cast<ptrdiff_t>(i), name) !=
         drafters.begin() + static_cast<ptrdiff_t>(i)) {

@@ -38,7 +38,7 @@ absl::StatusOr<at::ScalarType> ScalarTypeOf(const weights::TensorView& tensor) {
   if (tensor.dtype == "BF16") return at::kBFloat16;
   if (tensor.dtype == "F16") return at::kHalf;
   return absl::InvalidArgumentError(
-      absl::StrCat("tensor ", tensor.name, " has dtype ", tensor.dtype, "; the engine takes F32, BF16 and F16"));
+      absl::StrCat("tensor ", tensor.name, " has dtype ", tensor.dtype, "; the engine supports F32, BF16, and F16"));
 }
 
 struct RunnableTransformer final : RunnableModel {
@@ -310,14 +310,13 @@ absl::Status CheckCacheFits(const model::ModelConfig& config, const EngineOption
   const auto available = static_cast<double>(base::AvailableMemory());
   if (needed <= available) return absl::OkStatus();
   const int64_t state = model::SpecOf(config).state_bytes(static_cast<int64_t>(c10::elementSize(CacheType(config))));
-  const std::string states =
-      state == 0 ? ""
-                 : absl::StrFormat(
-                       "; each block of rollout.kv_block_tokens=%d tokens holds %.3g MB of recurrent state: "
-                       "larger blocks need less",
-                       options.kv_block_tokens, static_cast<double>(state) * 1e-6);
+  const std::string states = state == 0 ? ""
+                                        : absl::StrFormat(
+                                              "; each block of rollout.kv_block_tokens=%d tokens holds %.3g MB of "
+                                              "recurrent state: larger blocks need less memory",
+                                              options.kv_block_tokens, static_cast<double>(state) * 1e-6);
   return absl::ResourceExhaustedError(absl::StrFormat(
-      "the KV cache of rollout.kv_cache_tokens=%d tokens takes %.3g GB, but only %.3g GB is free: %d tokens would "
+      "the KV cache of rollout.kv_cache_tokens=%d tokens needs %.3g GB, but only %.3g GB is free: %d tokens would "
       "fit%s",
       options.kv_cache_tokens, needed * 1e-9, available * 1e-9, static_cast<int64_t>(available / of_token), states));
 }

@@ -296,7 +296,7 @@ TEST(EngineGrammarTest, AGrammarThatTheVocabularyCannotSpellFailsItsRequestAlone
   auto first = rig.engine->Generate(AskSchema(R"({"const":"ax"})", 1), stuck.OnChunk());
   auto second = rig.engine->Generate(Ask(2, 10), free.OnChunk());
   EXPECT_EQ(stuck.Wait().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(stuck.Wait().message()), HasSubstr("leaves no token"));
+  EXPECT_THAT(std::string(stuck.Wait().message()), HasSubstr("allows no token"));
   EXPECT_EQ(free.Wait(), absl::OkStatus());
 }
 
@@ -311,7 +311,7 @@ TEST(EngineGrammarTest, FaultsAreNamedBeforeTheRequestIsQueued) {
   };
   EXPECT_THAT(fault(AskSchema(R"({"not":{}})", 1)), HasSubstr("keyword 'not'"));
   EXPECT_EQ(at, "grammar.alternatives[0].parts[0]");
-  EXPECT_THAT(fault(AskSchema("false", 1)), HasSubstr("no text"));
+  EXPECT_THAT(fault(AskSchema("false", 1)), HasSubstr("no string"));
   EXPECT_EQ(at, "sampling.grammar");
   EXPECT_THAT(fault(AskSchema("{", 1)), HasSubstr("json_schema"));
   v1::GenerateRequest ask = Ask(1);

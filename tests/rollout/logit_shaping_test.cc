@@ -167,7 +167,7 @@ TEST(LogitShapingTest, BadParametersAreRejectedByName) {
   const auto about = base::FaultOf(ValidateShaping(outside, 10));
   ASSERT_TRUE(about.has_value());
   EXPECT_EQ(about->field, "sampling.logit_bias");
-  EXPECT_EQ(about->what, "it names id 10, outside the vocabulary of 10");
+  EXPECT_EQ(about->what, "it has id 10, outside the vocabulary of 10");
   EXPECT_THAT(fault([](v1::SamplingParams& p) { (*p.mutable_logit_bias())[3] = 101; }), HasSubstr("logit_bias"));
   EXPECT_THAT(fault([&](v1::SamplingParams& p) { (*p.mutable_logit_bias())[3] = nan; }), HasSubstr("logit_bias"));
 }
