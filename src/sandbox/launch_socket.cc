@@ -24,7 +24,7 @@ absl::StatusOr<Fd> LauncherProgram() {
 
 absl::StatusOr<Fd> MemoryFile(const char* name, std::string_view content) {
   Fd file(memfd_create(name, MFD_CLOEXEC));
-  if (!file.valid()) return ErrnoStatus(errno, "cannot make a file in memory");
+  if (!file.valid()) return ErrnoStatus(errno, "cannot create a file in memory");
   while (!content.empty()) {
     const ssize_t wrote = write(file.get(), content.data(), content.size());
     if (wrote < 0 && errno == EINTR) continue;
@@ -42,7 +42,7 @@ void AddString(std::string& parcel, std::string_view text) {
 absl::StatusOr<SocketPair> MakeSocketPair() {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
-    return ErrnoStatus(errno, "cannot make a pair of sockets");
+    return ErrnoStatus(errno, "cannot create a socket pair");
   }
   return SocketPair{Fd(ends[0]), Fd(ends[1])};
 }

@@ -62,7 +62,7 @@ std::string PartName(uint32_t part) {
   if (part == kUserNamespace) return "a user namespace";
   if (part == kRootFolder) return "the isolation level namespaces";
   if (part == kNetNamespace) return "a network namespace";
-  if (part == kSeccomp) return "a filter of system calls";
+  if (part == kSeccomp) return "a system call filter";
   if (part == kLandlock) return "the isolation level landlock";
   if (part == kPrivateProc) return "a private /proc";
   return part == kMountNamespace ? "a mount namespace" : "PID and mount namespaces";
@@ -276,7 +276,7 @@ absl::StatusOr<LocalSubstrate::Rejection> LocalSubstrate::CheckReach(uint32_t is
   const std::string reason =
       absl::StrCat(needed.program, ": ", (isolation & kOwnUid) != 0 ? absl::StrCat("uid ", uid) : "a sandbox",
                    " cannot ", needed.executes ? "enter or execute " : "read ", needed.path, ": ",
-                   ClosedPart(needed.path), "; chmod o+x opens a folder");
+                   ClosedPart(needed.path), "; `chmod o+x` makes a folder accessible");
   if ((isolation & (kRootFolder | kLandlock)) != 0) {
     return Rejection{isolation & (kRootFolder | kLandlock),
                      absl::StrCat(reason, ", and sandbox.visible adds a path to sandboxes")};

@@ -56,7 +56,8 @@ absl::Status FailureStatus(const LaunchFailure& failure, const Command& command)
       if (failure.error == ENOENT) {
         return absl::NotFoundError(absl::StrCat("no executable '", name, "' in PATH=", SearchPath(command.env)));
       }
-      return ErrnoStatus(failure.error, absl::StrCat("cannot execute '", name, "' of PATH=", SearchPath(command.env)));
+      return ErrnoStatus(failure.error,
+                         absl::StrCat("cannot execute '", name, "' from PATH=", SearchPath(command.env)));
     default:
       return ErrnoStatus(failure.error, absl::StrCat("cannot start '", name, "' (", DescribeFailure(failure), ")"));
   }
@@ -70,7 +71,8 @@ absl::StatusOr<Fd> MakeLog(int sandbox) {
     log = Fd(openat(sandbox, name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600));
     if (log.valid()) unlinkat(sandbox, name.c_str(), 0);
   }
-  if (!log.valid()) return ErrnoStatus(errno, "cannot make the file of a companion's output in the sandbox's folder");
+  if (!log.valid())
+    return ErrnoStatus(errno, "cannot create the file for a companion's output in the sandbox's folder");
   return log;
 }
 
@@ -109,7 +111,7 @@ void CompanionLogs::Name(const Fd& folder, const std::string& path) const {
                       name = absl::StrCat("companion-", i, ".txt");
     unlinkat(folder.get(), name.c_str(), 0);  // an agent may have put something there
     if (linkat(AT_FDCWD, log.c_str(), folder.get(), name.c_str(), AT_SYMLINK_FOLLOW) != 0)
-      INGOT_LOG(warn, "{}: a companion's output is lost: {}", path, std::strerror(errno));
+      INGOT_LOG(warn, "{}: a companion's output was lost: {}", path, std::strerror(errno));
   }
 }
 
@@ -290,7 +292,7 @@ StartOptions LocalSandbox::StartOf(const Command& command, const Limits& limits)
 absl::StatusOr<Outcome> LocalSandbox::Run(const Command& command, const Limits& limits, const Cancellation* cancel) {
   INGOT_RETURN_IF_ERROR(limits.Validate());
   INGOT_RETURN_IF_ERROR(CheckCommand(command));
-  if (cancel != nullptr && cancel->cancelled()) return absl::CancelledError("cancelled before it was started");
+  if (cancel != nullptr && cancel->cancelled()) return absl::CancelledError("canceled before it started");
   const StartOptions start = StartOf(command, limits);
   {
     base::MutexLock lock(mu_);
@@ -366,7 +368,7 @@ absl::StatusOr<Companion> LocalSandbox::StartCompanion(const Command& command, c
   Companion companion;
   INGOT_ASSIGN_OR_RETURN(companion.output, logs_.Add(folder));
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return ErrnoStatus(errno, "cannot make a pipe");
+  if (pipe2(ends, O_CLOEXEC) != 0) return ErrnoStatus(errno, "cannot create a pipe");
   const Fd input(ends[0]);
   companion.input = Fd(ends[1]);
   base::MutexLock lock(mu_);
@@ -385,7 +387,7 @@ absl::StatusOr<Companion> LocalSandbox::StartCompanion(const Command& command, c
 absl::StatusOr<Fd> LocalSandbox::NewSocket() {
   if (!ground_.probe_result.own_network) {
     Fd made(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (!made.valid()) return ErrnoStatus(errno, "cannot make a socket");
+    if (!made.valid()) return ErrnoStatus(errno, "cannot create a socket");
     return made;
   }
   base::MutexLock lock(mu_);

@@ -24,7 +24,7 @@ std::optional<uid_t> UidOf(const std::shared_ptr<const UidLease>& lease) {
 absl::StatusOr<Fd> OpenPart(const Fd& parent, const std::string& part) {
   mkdirat(parent.get(), part.c_str(), 0700);
   Fd folder = base::OpenBeneath(parent.get(), part, base::kOpenFolder, base::PathLinks::kNone);
-  if (!folder.valid()) return ErrnoStatus(errno, absl::StrCat("cannot make the folder ", part, " of a snapshot"));
+  if (!folder.valid()) return ErrnoStatus(errno, absl::StrCat("cannot create the folder ", part, " of a snapshot"));
   return folder;
 }
 
@@ -132,8 +132,8 @@ absl::Status LocalSandbox::CopyInto(const Layer& layer) {
   if (!IsBusy()) return CopyParts(layer);
   if (freezer_ == nullptr) {
     return absl::FailedPreconditionError(
-        "a command is running, and no control group can freeze it for a snapshot (the log of the agents' start has the "
-        "reason): take the snapshot between commands, or run ingot as root or in a delegated control group");
+        "a command is running, but no control group can freeze it for a snapshot (the log of the agents' start gives "
+        "the reason): take the snapshot between commands, or run ingot as root or in a delegated control group");
   }
   INGOT_ASSIGN_OR_RETURN(const ScopedFreeze still, freezer_->Freeze());
   INGOT_RETURN_IF_ERROR(CopyParts(layer));

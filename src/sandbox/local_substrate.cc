@@ -29,18 +29,18 @@ absl::Status MakeOwnFolder(const char* key, const std::string& path, mode_t mode
   std::error_code error;
   fs::create_directories(fs::path(clean).parent_path(), error);
   if (mkdir(clean.c_str(), mode) != 0 && errno != EEXIST)
-    return reject(absl::StrCat("cannot be made: ", strerror(errno)));
+    return reject(absl::StrCat("cannot be created: ", strerror(errno)));
   const Fd folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   struct stat named, info;
   if (!folder.valid() || lstat(clean.c_str(), &named) != 0 || fstat(folder.get(), &info) != 0)
     return reject(absl::StrCat("cannot be opened: ", strerror(errno)));
   for (const uid_t owner : {named.st_uid, info.st_uid}) {
     if (owner == geteuid() || owner == 0) continue;
-    return reject(absl::StrCat("belongs to uid ", owner, ", who could change agents' files: name another"));
+    return reject(absl::StrCat("belongs to uid ", owner, ", who could change agents' files: choose another folder"));
   }
   const bool is_open = (info.st_mode & S_IWOTH) != 0 || ((info.st_mode & S_IWGRP) != 0 && info.st_gid != getegid());
   if (!is_open || (info.st_mode & S_ISVTX) != 0) return absl::OkStatus();
-  return reject(absl::StrCat("is open to other users, who could change agents' files: `chmod go-w ", path, "`"));
+  return reject(absl::StrCat("is writable by other users, who could change agents' files: `chmod go-w ", path, "`"));
 }
 
 }  // namespace

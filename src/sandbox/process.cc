@@ -46,11 +46,11 @@ std::string SearchPath(const std::map<std::string, std::string>& env) {
 }
 
 absl::Status Limits::Validate() const {
-  if (wall_time.count() <= 0) return absl::InvalidArgumentError("the wall time limit of a command must be above 0");
+  if (wall_time.count() <= 0) return absl::InvalidArgumentError("a command's wall time limit must be above 0");
   if (term_grace.count() < 0) return absl::InvalidArgumentError("the grace period after SIGTERM must not be negative");
-  if (output_bytes < 0) return absl::InvalidArgumentError("the output limit of a command must not be negative");
+  if (output_bytes < 0) return absl::InvalidArgumentError("a command's output limit must not be negative");
   if (memory_bytes < 0 || open_files < 0 || cpu_seconds < 0 || file_bytes < 0) {
-    return absl::InvalidArgumentError("a resource limit of a command is negative: use 0 for ingot's own limit");
+    return absl::InvalidArgumentError("a command's resource limit is negative: use 0 for ingot's default");
   }
   return absl::OkStatus();
 }
@@ -62,17 +62,16 @@ std::string Describe(const Outcome& outcome, const Limits& limits) {
     case Ending::kSignalled:
       return absl::StrCat("was killed by signal ", outcome.signal, " (", strsignal(outcome.signal), ")");
     case Ending::kTimedOut:
-      return absl::StrCat("ran past its limit of ", Seconds(limits.wall_time));
+      return absl::StrCat("exceeded its time limit of ", Seconds(limits.wall_time));
     case Ending::kOutputOverflow:
-      return absl::StrCat("wrote more than its limit of ", limits.output_bytes, " bytes");
+      return absl::StrCat("wrote more output than its limit of ", limits.output_bytes, " bytes");
     case Ending::kMemoryFull:
-      return "used more memory than its sandbox may (sandbox.memory_bytes)";
+      return "exceeded its sandbox's memory limit (sandbox.memory_bytes)";
     case Ending::kDiskFull:
-      return "used more disk than its sandbox may (sandbox.disk_bytes, sandbox.files; descriptors sent and never "
-             "received "
-             "count)";
+      return "exceeded its sandbox's disk limits (sandbox.disk_bytes and sandbox.files, which count descriptors that "
+             "were sent but never received)";
     case Ending::kNoSpace:
-      return "ran while the disk of agents.work_root was full";
+      return "ran while agents.work_root's disk was full";
     case Ending::kCancelled:
       return "was cancelled";
   }
@@ -81,7 +80,7 @@ std::string Describe(const Outcome& outcome, const Limits& limits) {
 
 Cancellation::Cancellation() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   // Without a descriptor, nothing can be cancelled. This is logged now rather than on cancellation.
-  if (fd_ < 0) INGOT_LOG(error, "no descriptor left for a cancellation event: raise the limit of open files");
+  if (fd_ < 0) INGOT_LOG(error, "no descriptor is left for a cancellation event: raise the limit on open files");
 }
 
 Cancellation::~Cancellation() {

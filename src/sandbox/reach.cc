@@ -66,7 +66,7 @@ std::string ClosedPart(const std::string& path) {
       return absl::StrCat(part.string(), " has mode ", Octal(info.st_mode));
     }
   }
-  return stat(path.c_str(), &info) == 0 ? absl::StrCat("it has mode ", Octal(info.st_mode)) : "it is not there";
+  return stat(path.c_str(), &info) == 0 ? absl::StrCat("it has mode ", Octal(info.st_mode)) : "it does not exist";
 }
 
 bool IsWithin(const std::string& path, const std::string& folder) {
@@ -113,8 +113,8 @@ absl::Status CheckNotHidden(const SubstrateOptions& options) {
       for (const std::string& hidden : options.hidden) {
         if (!IsWithin(Canonical(argument), Canonical(hidden))) continue;
         return absl::InvalidArgumentError(absl::StrCat(
-            program.name, " names ", argument, ", which agents cannot see: ", hidden,
-            " has tasks, records or keys of the run. Give the agent a copy of what it may know, elsewhere"));
+            program.name, " refers to ", argument, ", which agents cannot see: ", hidden,
+            " has tasks, records, or keys of the run. Put a copy of what the agent may see in another folder"));
       }
     }
   }

@@ -29,7 +29,7 @@ absl::StatusOr<Fd> StdinFor(const std::string& text) {
     return null;
   }
   Fd memory(memfd_create("ingot-stdin", MFD_CLOEXEC));
-  if (!memory.valid()) return ErrnoStatus(errno, "cannot make a file in memory for stdin");
+  if (!memory.valid()) return ErrnoStatus(errno, "cannot create a file in memory for stdin");
   size_t done = 0;
   while (done < text.size()) {
     const ssize_t wrote = write(memory.get(), text.data() + done, text.size() - done);
@@ -47,7 +47,7 @@ struct Pipe {
 
 absl::StatusOr<Pipe> MakePipe() {
   int fds[2];
-  if (pipe2(fds, O_CLOEXEC) != 0) return ErrnoStatus(errno, "cannot make a pipe");
+  if (pipe2(fds, O_CLOEXEC) != 0) return ErrnoStatus(errno, "cannot create a pipe");
   Pipe pipe{Fd(fds[0]), Fd(fds[1])};
   fcntl(pipe.read.get(), F_SETFL, O_NONBLOCK);
   return pipe;
@@ -137,7 +137,7 @@ void RunningCommand::Kill() {
   while (ready < 0 && errno == EINTR);
   if (ready == 1) TakeReport();  // there is none if the sandbox's first process is dead
   if (ready == 0) {
-    INGOT_LOG(warn, "processes of a command are still there {} s after SIGKILL", kKillTimeoutMs / 1000);
+    INGOT_LOG(warn, "a command's processes still exist {} s after SIGKILL", kKillTimeoutMs / 1000);
   }
 }
 

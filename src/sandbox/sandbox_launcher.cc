@@ -104,7 +104,7 @@ void TakeDescriptors(const cmsghdr& control, OpenedSandbox& sandbox) {
 // Waits for the report from a sandbox's first process, with an OpenedSandbox's descriptors. The kernel adds the
 // sender's id.
 absl::Status AwaitSandbox(OpenedSandbox& sandbox, LaunchFailure& failure) {
-  const base::Wait wait("the launcher of agents, which opens a sandbox");
+  const base::Wait wait("the agent launcher, which is opening a sandbox");
   pollfd answer{sandbox.socket.get(), POLLIN, 0};
   int ready;
   do ready = poll(&answer, 1, kOpenTimeoutMs);
@@ -148,7 +148,7 @@ const char* StepName(LaunchStep step) {
     case LaunchStep::kIdMap:
       return "ids of the user namespace";
     case LaunchStep::kMounts:
-      return "mounts of an own namespace";
+      return "mounts in a new namespace";
     case LaunchStep::kHide:
       return "mount over a hidden path";
     case LaunchStep::kRoot:
@@ -164,13 +164,13 @@ const char* StepName(LaunchStep step) {
     case LaunchStep::kSession:
       return "descriptors of the command";
     case LaunchStep::kUid:
-      return "change of uid";
+      return "changing the uid";
     case LaunchStep::kLimit:
       return "resource limit (above this process's own hard limit?)";
     case LaunchStep::kFilter:
-      return "filter of system calls (seccomp)";
+      return "system call filter (seccomp)";
     case LaunchStep::kLandlockRules:
-      return "rules of Landlock";
+      return "Landlock rules";
     case LaunchStep::kWorkingFolder:
       return "working folder";
     case LaunchStep::kExec:
@@ -204,7 +204,7 @@ void SandboxLauncher::End() {
   socket_.Reset();
   if (pid_ <= 0) return;
   // It exits when its socket closes.
-  const absl::Status ended = AwaitChild(pid_, "the launcher of agents", kEndTimeout).status();
+  const absl::Status ended = AwaitChild(pid_, "the agent launcher", kEndTimeout).status();
   if (!ended.ok()) INGOT_LOG(warn, "{}", std::string(ended.message()));
   pid_ = -1;
 }
@@ -220,9 +220,9 @@ absl::Status SandboxLauncher::Begin(LaunchFailure& failure) {
   const absl::StatusOr<pid_t> pid =
       Spawn(command, {pair.theirs.get(), null.get(), null.get()}, {.dumps_core = true, .program_fd = file.get()});
   if (!pid.ok()) {
-    return base::Annotate(pid.status(),
-                          "cannot start the launcher of agents, a file in memory (the sysctl vm.memfd_noexec must not "
-                          "be 2)");
+    return base::Annotate(
+        pid.status(),
+        "cannot start the agent launcher from a file in memory (the sysctl vm.memfd_noexec must not be 2)");
   }
   pid_ = *pid;
   socket_ = std::move(pair.ours);
@@ -234,7 +234,7 @@ absl::Status SandboxLauncher::Begin(LaunchFailure& failure) {
   if (!answered) kill(pid_, SIGKILL);
   if (answered && report.failure.step == LaunchStep::kNone) return absl::OkStatus();
   End();
-  if (!answered) return absl::UnavailableError("the launcher of agents did not answer");
+  if (!answered) return absl::UnavailableError("the agent launcher did not respond");
   failure = report.failure;
   return absl::FailedPreconditionError(DescribeFailure(failure));
 }
@@ -258,12 +258,12 @@ absl::StatusOr<OpenedSandbox> SandboxLauncher::Open(const OpenOptions& options, 
 absl::Status SandboxLauncher::Ask(const std::vector<int>& fds) {
   base::MutexLock lock(mu_);
   if (socket_.valid() && SendDescriptors(socket_.get(), fds)) return absl::OkStatus();
-  INGOT_LOG(warn, "the launcher of agents died ({}): starting it again; running agents continue", strerror(errno));
+  INGOT_LOG(warn, "the agent launcher died ({}): restarting it; running agents continue", strerror(errno));
   End();
   LaunchFailure failure;
   INGOT_RETURN_IF_ERROR(Begin(failure));
   if (SendDescriptors(socket_.get(), fds)) return absl::OkStatus();
-  return ErrnoStatus(errno, "the launcher of agents opens no sandbox");
+  return ErrnoStatus(errno, "the agent launcher does not open sandboxes");
 }
 
 absl::StatusOr<Fd> StartIn(const Fd& sandbox, const StartOptions& start, const SpawnIo& io) {
@@ -272,7 +272,7 @@ absl::StatusOr<Fd> StartIn(const Fd& sandbox, const StartOptions& start, const S
   if (SendDescriptors(sandbox.get(), {parcel.get(), io.in, io.out, io.err, control.theirs.get()})) {
     return std::move(control.ours);
   }
-  return absl::UnavailableError(absl::StrCat("the first process of the agent's sandbox is gone: ", strerror(errno)));
+  return absl::UnavailableError(absl::StrCat("the first process of the agent's sandbox has exited: ", strerror(errno)));
 }
 
 absl::StatusOr<Fd> SocketOf(const Fd& sandbox) {
@@ -292,7 +292,7 @@ absl::StatusOr<Fd> SocketOf(const Fd& sandbox) {
     if (control != nullptr && control->cmsg_type == SCM_RIGHTS) memcpy(&fd, CMSG_DATA(control), sizeof(fd));
     if (fd >= 0) return Fd(fd);
   }
-  return absl::UnavailableError("the first process of the agent's sandbox gives no socket");
+  return absl::UnavailableError("the first process of the agent's sandbox returned no socket");
 }
 
 pid_t SandboxLauncher::pid() const {

@@ -40,23 +40,23 @@ int AddRule(scmp_filter_ctx context, const FilterRule& rule) {
 
 absl::StatusOr<std::string> MakeProgram(const std::vector<FilterRule>& rules) {
   const std::unique_ptr<void, void (*)(scmp_filter_ctx)> context(seccomp_init(SCMP_ACT_ALLOW), seccomp_release);
-  if (context == nullptr) return absl::ResourceExhaustedError("no memory for a seccomp program");
+  if (context == nullptr) return absl::ResourceExhaustedError("cannot allocate memory for a seccomp program");
   seccomp_attr_set(context.get(), SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ALLOW);
   // a binary tree, so that a call passes few instructions
   seccomp_attr_set(context.get(), SCMP_FLTATR_CTL_OPTIMIZE, 2);
   for (const FilterRule& rule : rules) {
     if (const int error = AddRule(context.get(), rule); error != 0) {
-      return ErrnoStatus(error, absl::StrCat("cannot make the seccomp program of sandboxes (rule '", rule.name, "')"));
+      return ErrnoStatus(error, absl::StrCat("cannot build the sandboxes' seccomp program (rule '", rule.name, "')"));
     }
   }
   const Fd file(memfd_create("ingot-filter", MFD_CLOEXEC));
-  if (!file.valid()) return ErrnoStatus(errno, "cannot make a file in memory");
+  if (!file.valid()) return ErrnoStatus(errno, "cannot create a file in memory");
   if (const int error = seccomp_export_bpf(context.get(), file.get()); error != 0) {
-    return ErrnoStatus(-error, "cannot write the seccomp program of sandboxes");
+    return ErrnoStatus(-error, "cannot write the sandboxes' seccomp program");
   }
   std::string program(static_cast<size_t>(lseek(file.get(), 0, SEEK_END)), '\0');
   if (pread(file.get(), program.data(), program.size(), 0) != static_cast<ssize_t>(program.size())) {
-    return ErrnoStatus(errno, "cannot read the seccomp program of sandboxes");
+    return ErrnoStatus(errno, "cannot read the sandboxes' seccomp program");
   }
   return program;
 }

@@ -140,7 +140,7 @@ std::vector<std::string> InterpreterOf(const std::string& path) {
 absl::Status FailureStatus(const Failure& failure, const Command& command, const std::string& path) {
   switch (failure.stage) {
     case kStdio:
-      return ErrnoStatus(failure.error, absl::StrCat("cannot give '", path, "' its stdin, stdout and stderr"));
+      return ErrnoStatus(failure.error, absl::StrCat("cannot set up stdin, stdout, and stderr for '", path, "'"));
     case kChdir:
       return ErrnoStatus(failure.error, absl::StrCat("cannot enter the working folder '", command.working_dir,
                                                      "' to run '", path, "'"));
@@ -201,7 +201,7 @@ absl::StatusOr<std::string> FindProgram(const Command& command) {
     Command next{.argv = {interpreter}, .env = command.env, .working_dir = command.working_dir, .stdin_text = ""};
     const absl::StatusOr<std::string> found = FindExecutable(next);
     if (found.ok() && IsExecutableFile(*found)) continue;
-    return absl::NotFoundError(absl::StrCat("'", path, "' is a script for '", interpreter, "', which is not there",
+    return absl::NotFoundError(absl::StrCat("'", path, "' is a script for '", interpreter, "', which does not exist",
                                             found.ok() ? "" : absl::StrCat(": ", found.status().message())));
   }
   return path;
@@ -217,7 +217,7 @@ absl::StatusOr<pid_t> Spawn(const Command& command, const SpawnIo& io, const Spa
   INGOT_ASSIGN_OR_RETURN(const Fd out, AboveStdio(io.out));
   INGOT_ASSIGN_OR_RETURN(const Fd err, AboveStdio(io.err));
   int pipe_fds[2];
-  if (pipe2(pipe_fds, O_CLOEXEC) != 0) return ErrnoStatus(errno, "cannot make a pipe");
+  if (pipe2(pipe_fds, O_CLOEXEC) != 0) return ErrnoStatus(errno, "cannot create a pipe");
   Fd failure_read(pipe_fds[0]), failure_write(pipe_fds[1]);
   INGOT_ASSIGN_OR_RETURN(failure_write, AboveStdio(failure_write.get()));
 
@@ -249,7 +249,7 @@ absl::StatusOr<pid_t> Spawn(const Command& command, const SpawnIo& io, const Spa
   const pid_t pid = VforkAndRun(plan);
   const int vfork_error = errno;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (pid < 0) return ErrnoStatus(vfork_error, absl::StrCat("cannot make a process for '", path, "'"));
+  if (pid < 0) return ErrnoStatus(vfork_error, absl::StrCat("cannot create a process for '", path, "'"));
 
   failure_write.Reset();
   Failure failure;
@@ -276,8 +276,7 @@ absl::StatusOr<int> AwaitChild(pid_t pid, const std::string& name, std::chrono::
   int status = 0;
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
   if (!late) return status;
-  return absl::DeadlineExceededError(
-      absl::StrCat(name, " has not ended within ", timeout.count(), " ms, and was killed"));
+  return absl::DeadlineExceededError(absl::StrCat(name, " did not end within ", timeout.count(), " ms and was killed"));
 }
 
 }  // namespace ingot::sandbox

@@ -50,10 +50,10 @@ std::string ProbeResult::Describe() const {
   if (private_proc) parts.push_back("a private /proc");
   if (root_folder) parts.push_back("a root folder");
   if (own_network) parts.push_back("no network but the gateway");
-  if (seccomp) parts.push_back("a filter of system calls");
+  if (seccomp) parts.push_back("a system call filter");
   if (landlock > 0) parts.push_back(absl::StrCat("Landlock ", landlock));
-  if (groups > 0) parts.push_back(absl::StrCat("totals by control groups of version ", groups));
-  if (!pid_namespace) parts.push_back("orphans end with their command");
+  if (groups > 0) parts.push_back(absl::StrCat("totals from control groups version ", groups));
+  if (!pid_namespace) parts.push_back("orphaned processes end with their command");
   std::string text =
       absl::StrCat("isolation level ", base::View(IsolationLevelName(isolation)), ": ", absl::StrJoin(parts, ", "));
   if (!rejected.empty()) absl::StrAppend(&text, "; not granted: ", absl::StrJoin(rejected, "; "));
@@ -76,34 +76,39 @@ std::string ProbeResult::Json() const {
 }
 
 void Bind(base::Schema& schema, SubstrateOptions& o) {
-  schema.Choice("require", &o.require, {"any", "none", "landlock", "namespaces", "full"},
-                "minimum isolation level of agents; a run that would get less does not start; none: the weakest is "
-                "enough, also for verifiers that run the model's programs; any: enough except for those");
+  schema.Choice(
+      "require", &o.require, {"any", "none", "landlock", "namespaces", "full"},
+      "minimum isolation level of agents; a run that would get less does not start; none: any level is enough, even "
+      "for verifiers that run the model's programs; any: any level is enough except for such verifiers");
   schema.Renamed("rung", "isolation");
-  schema.Choice("isolation", &o.isolation, {"auto", "process", "landlock", "namespaces", "full"},
-                "strongest isolation level to try, which sandbox.require raises; auto: whatever the machine allows");
+  schema.Choice(
+      "isolation", &o.isolation, {"auto", "process", "landlock", "namespaces", "full"},
+      "strongest isolation level to try, which sandbox.require can raise; auto: the strongest that the machine allows");
   schema.Choice("network", &o.network, {"none", "host"},
-                "none: with namespaces a sandbox reaches only the gateway; host: it has the machine's network");
-  schema.Field("visible", &o.visible,
-               "paths that agents see, besides the system's programs, the recipes' own and the start folder");
+                "none: with namespaces, a sandbox can reach only the gateway; host: it has the machine's network");
+  schema.Field(
+      "visible", &o.visible,
+      "paths that agents can see, in addition to the system's programs, the recipes' programs, and the start folder");
   schema.Field("memory_bytes", &o.totals.memory_bytes,
-               "memory of an episode in total, below the isolation level full summed twice a second; 0: no limit",
+               "total memory of an episode; at isolation levels below full it is measured twice a second; 0: no limit",
                base::NotNegative());
-  schema.Field("processes", &o.totals.processes, "processes and threads of an episode; 0: no limit",
+  schema.Field("processes", &o.totals.processes, "maximum number of an episode's processes and threads; 0: no limit",
                base::NotNegative());
-  schema.Field("cpus", &o.totals.cpus, "isolation level full: cores' worth of CPU time of an episode; 0: no limit",
+  schema.Field("cpus", &o.totals.cpus, "isolation level full: CPU cores that an episode can use; 0: no limit",
                base::NotNegative());
-  schema.Field("disk_bytes", &o.disk.bytes, "disk of an episode, counted about once a second; 0: no limit",
+  schema.Field("disk_bytes", &o.disk.bytes, "disk space of an episode, measured about once a second; 0: no limit",
                base::NotNegative());
-  schema.Field("files", &o.disk.files, "files and folders of an episode; 0: no limit", base::NotNegative());
-  schema.Field("pool", &o.pool, "sandboxes opened ahead; -1: a quarter of agents.concurrency, at least 2",
+  schema.Field("files", &o.disk.files, "maximum number of an episode's files and folders; 0: no limit",
+               base::NotNegative());
+  schema.Field("pool", &o.pool,
+               "number of sandboxes opened in advance; -1: a quarter of agents.concurrency, at least 2",
                base::InRange(-1, 4096));
   schema.Choice("agent_uid", &o.agent_uid, {"auto", "own", "shared"},
-                "own: a uid for each running episode, or no start; shared: agents have ingot's uid and capabilities; "
-                "auto: own where the machine allows it and it reaches every recipe's program, else ingot's uid without "
-                "capabilities");
+                "own: a separate uid for each running episode, or the run does not start; shared: agents have ingot's "
+                "uid and capabilities; auto: own if the machine allows it and such uids can run every recipe's "
+                "program, otherwise ingot's uid without capabilities");
   schema.Field("uid_base", &o.uid_base,
-               "first uid of episodes; the next 65,535 are theirs too, for all runs of the machine",
+               "first uid for episodes, which also use the next 65,535, for all runs on the machine",
                base::InRange(1, 2'147'000'000));
 }
 
@@ -118,8 +123,8 @@ absl::StatusOr<std::unique_ptr<Substrate>> MakeSubstrate(const SubstrateOptions&
   const ProbeResult& probe_result = substrate->probe_result();
   if (probe_result.isolation < required || (required > IsolationLevel::kProcess && probe_result.is_open())) {
     return absl::FailedPreconditionError(
-        absl::StrCat("sandbox.require is ", options.require, ", and agents would get less: ", probe_result.Describe(),
-                     ". For agents that you trust so far set sandbox.require: none (docs/guide/sandbox.md)"));
+        absl::StrCat("sandbox.require is ", options.require, ", but agents would get less: ", probe_result.Describe(),
+                     ". If you trust the agents that much, set sandbox.require: none (docs/guide/sandbox.md)"));
   }
   return substrate;
 }

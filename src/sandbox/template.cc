@@ -27,8 +27,8 @@ absl::Status CheckName(std::string_view written, const std::vector<std::string>&
   spelled.reserve(known.size());
   for (const std::string& candidate : known) spelled.push_back(Spelled(candidate));
   return absl::InvalidArgumentError(
-      absl::StrCat("unknown variable ${", base::Shown(name), "}: known are ", absl::StrJoin(spelled, ", "),
-                   ", and with json: before the name, as JSON, quoted (a literal ${ is written $${)"));
+      absl::StrCat("unknown variable ${", base::Shown(name), "}: known variables are ", absl::StrJoin(spelled, ", "),
+                   "; the prefix json: inserts the value as quoted JSON (write a literal ${ as $${)"));
 }
 
 std::string FieldNames(const base::JsonText& value) {
@@ -52,7 +52,7 @@ absl::StatusOr<std::string> Lookup(const std::string& written, const Variables& 
   const auto value = json->second.At(std::string_view(name).substr(root.size() + 1));
   if (!value.has_value()) {
     return absl::InvalidArgumentError(base::CutMessage(
-        absl::StrCat("the ", root, " has nothing at ${", base::Shown(name), "}: ", FieldNames(json->second))));
+        absl::StrCat("the ", root, " has no value at ${", base::Shown(name), "}: ", FieldNames(json->second))));
   }
   return as_json ? value->Compact() : AsText(*value);
 }
@@ -71,7 +71,7 @@ absl::StatusOr<Template> Template::Parse(std::string_view text, const std::vecto
       const size_t end = text.find('}', at);
       if (end == std::string_view::npos) {
         return absl::InvalidArgumentError(
-            absl::StrCat("'${' at character ", at + 1, " has no '}' after it (a literal ${ is written $${)"));
+            absl::StrCat("'${' at character ", at + 1, " has no closing '}' (write a literal ${ as $${)"));
       }
       std::string name(text.substr(at + 2, end - at - 2));
       INGOT_RETURN_IF_ERROR(CheckName(name, known));

@@ -44,7 +44,7 @@ bool CouldNotStart(const Outcome& outcome) {
 absl::Status StartFault(const std::string& program, const std::string& what) {
   return absl::FailedPreconditionError(
       absl::StrCat("'", program, "' does not start in its sandbox: ", what,
-                   "; sandboxes see only programs and their own folders: name the folders that it needs in "
+                   "; sandboxes see only programs and their own folders: add the folders that it needs to "
                    "sandbox.visible (docs/guide/sandbox.md)"));
 }
 
@@ -66,7 +66,7 @@ absl::Status TryInterpreter(Substrate& substrate, const Command& like) {
   if (outcome->ok() && absl::StripAsciiWhitespace(outcome->out) == "1") return absl::OkStatus();
   return StartFault(
       like.argv[0],
-      absl::StrCat("it ", Describe(*outcome, limits), " and not with the 1 that it should print; its stderr: ",
+      absl::StrCat("it ", Describe(*outcome, limits), ", but it should have printed 1; its stderr: ",
                    base::CutText(base::Printable(std::string(absl::StripAsciiWhitespace(outcome->err))), 200)));
 }
 

@@ -16,10 +16,9 @@ constexpr int64_t kSize = 65536;
 absl::StatusOr<std::unique_ptr<UidRange>> UidRange::Open(int64_t base, const std::string& lock_file) {
   Fd locks(open(lock_file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   struct stat info;
-  if (!locks.valid())
-    return ErrnoStatus(errno, absl::StrCat("cannot open ", lock_file, ", which has the locks of uids"));
+  if (!locks.valid()) return ErrnoStatus(errno, absl::StrCat("cannot open ", lock_file, ", which has the uid locks"));
   if (fstat(locks.get(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_uid != geteuid()) {
-    return absl::FailedPreconditionError(absl::StrCat(lock_file, " is not a file of this user: remove it"));
+    return absl::FailedPreconditionError(absl::StrCat(lock_file, " is not owned by this user: remove it"));
   }
   return std::unique_ptr<UidRange>(new UidRange(base, std::move(locks)));
 }
@@ -42,7 +41,7 @@ absl::StatusOr<int64_t> UidRange::Acquire() {
     if (errno != EAGAIN && errno != EACCES) return ErrnoStatus(errno, "cannot lock a uid for a sandbox");
   }
   return absl::ResourceExhaustedError(
-      absl::StrCat("all uids from ", base_, " to ", base_ + kSize - 1, " are taken by sandboxes"));
+      absl::StrCat("all uids from ", base_, " to ", base_ + kSize - 1, " are in use by sandboxes"));
 }
 
 void UidRange::Give(int64_t uid) {

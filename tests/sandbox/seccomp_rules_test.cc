@@ -1,4 +1,4 @@
-// A deletion test over the filter of system calls. Each rule has a probe, a call that this rule alone denies: it fails with the
+// A deletion test over the system call filter. Each rule has a probe, a call that this rule alone denies: it fails with the
 // rule's error while the rule is there, and not without it. A rule without a probe fails the test. The calls are harmless
 // where nothing denies them, for root too: their arguments make no sense to the kernel.
 #include <fcntl.h>

@@ -306,7 +306,7 @@ TEST_F(StrongTest, AFullDiskBelowTheSandboxesEndsTheCommandAsNobodysFault) {
     const auto outcome = sandbox->Run(Shell("cat /dev/zero > fill 2>&1; exit 0", sandbox.get()), Limits{}, nullptr);
     ASSERT_TRUE(outcome.ok()) << outcome.status();
     EXPECT_EQ(outcome->ending, Ending::kNoSpace) << isolation;
-    EXPECT_THAT(Describe(*outcome, Limits{}), HasSubstr("disk of agents.work_root was full"));
+    EXPECT_THAT(Describe(*outcome, Limits{}), HasSubstr("agents.work_root's disk was full"));
     sandbox.reset();
     EXPECT_EQ(substrate->Prepare().value()->Run(Shell("true"), Limits{}, nullptr)->ending, Ending::kExited);
   }

@@ -110,12 +110,12 @@ TEST_F(SubstrateTest, AFolderThatOthersMaySwapIsNoWorkRoot) {
   const auto why = [&] { return std::string(MakeSubstrate(options_).status().message()); };
   std::filesystem::create_directories(options_.work_root);
   ASSERT_EQ(chmod(options_.work_root.c_str(), 0777), 0);
-  EXPECT_THAT(why(), AllOf(HasSubstr("is open to other users"), HasSubstr("chmod go-w " + options_.work_root)));
+  EXPECT_THAT(why(), AllOf(HasSubstr("is writable by other users"), HasSubstr("chmod go-w " + options_.work_root)));
   ASSERT_EQ(chmod(options_.work_root.c_str(), 0755), 0);
   options_.images = Path("images");
   std::filesystem::create_directories(options_.images);
   ASSERT_EQ(chmod(options_.images.c_str(), 0757), 0);
-  EXPECT_THAT(why(), HasSubstr("agents.image_store " + options_.images + " is open to other users"));
+  EXPECT_THAT(why(), HasSubstr("agents.image_store " + options_.images + " is writable by other users"));
   if (geteuid() != 0) GTEST_SKIP() << "the rest needs root";
   std::filesystem::remove_all(options_.images);
   std::filesystem::create_directory_symlink(options_.work_root, options_.images);

@@ -56,10 +56,9 @@ TEST(TemplateTest, ValuesAreNotTemplatesThemselves) {
 }
 
 TEST(TemplateTest, UnknownVariableNamesItselfAndTheKnownOnes) {
-  EXPECT_EQ(
-      Rendered("x ${bas_url}", "{}"),
-      "unknown variable ${bas_url}: known are ${base_url}, ${task}, ${task.FIELD}, and with json: before the name, "
-      "as JSON, quoted (a literal ${ is written $${)");
+  EXPECT_EQ(Rendered("x ${bas_url}", "{}"),
+            "unknown variable ${bas_url}: known variables are ${base_url}, ${task}, ${task.FIELD}; the prefix json: "
+            "inserts the value as quoted JSON (write a literal ${ as $${)");
   EXPECT_THAT(Rendered("${task.}", "{}"), HasSubstr("unknown variable"));
   EXPECT_THAT(Rendered("${}", "{}"), HasSubstr("unknown variable"));
 }
@@ -67,7 +66,7 @@ TEST(TemplateTest, UnknownVariableNamesItselfAndTheKnownOnes) {
 TEST(TemplateTest, UnclosedVariableIsAnError) { EXPECT_THAT(Rendered("ab ${task", "{}"), HasSubstr("character 4")); }
 
 TEST(TemplateTest, AMissingFieldListsTheFieldsOfItsParent) {
-  EXPECT_EQ(Rendered("${task.c.d}", R"({"a":1,"c":{}})"), "the task has nothing at ${task.c.d}: its fields are a, c");
+  EXPECT_EQ(Rendered("${task.c.d}", R"({"a":1,"c":{}})"), "the task has no value at ${task.c.d}: its fields are a, c");
   EXPECT_LE(Rendered("${task.c}", "{\"" + std::string(70'000, 'w') + "\":1}").size(), 1000u);
   EXPECT_THAT(Rendered("${task.a.5}", R"({"a":[1]})"), HasSubstr("nothing at"));
   EXPECT_THAT(Rendered("${task.a.x}", R"({"a":"text"})"), HasSubstr("nothing at"));

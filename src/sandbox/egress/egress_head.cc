@@ -29,7 +29,7 @@ absl::StatusOr<std::string> HeadersOf(const std::vector<std::string>& lines) {
     const size_t colon = lines[i].find(':');
     if (colon == 0 || colon == std::string::npos || absl::ascii_isspace(static_cast<unsigned char>(lines[i][0])) ||
         HasControls(lines[i])) {
-      return Wrong("a header of the request is malformed");
+      return Wrong("the request has a malformed header");
     }
     const std::string name = absl::AsciiStrToLower(lines[i].substr(0, colon));
     const std::string value(absl::StripAsciiWhitespace(lines[i].substr(colon + 1)));
@@ -57,13 +57,14 @@ absl::StatusOr<EgressRequest> ParseEgressHead(std::string_view head) {
     INGOT_ASSIGN_OR_RETURN(request.host, ParseHostPort(target));
     return request;
   }
-  if (words[0] != "GET" && words[0] != "HEAD") return absl::UnimplementedError("only GET, HEAD and CONNECT pass");
+  if (words[0] != "GET" && words[0] != "HEAD")
+    return absl::UnimplementedError("only GET, HEAD, and CONNECT are allowed");
   if (!absl::AsciiStrToLower(target.substr(0, kScheme.size())).starts_with(kScheme))
-    return Wrong("the target of the request is not http://HOST..");
+    return Wrong("the request's target does not begin with http://HOST");
   const std::string rest = target.substr(kScheme.size());
   const size_t slash = std::min(rest.find_first_of("/?"), rest.size());
   std::string authority = rest.substr(0, slash);
-  if (authority.find('@') != std::string::npos) return Wrong("the target of the request contains a user name");
+  if (authority.find('@') != std::string::npos) return Wrong("the request's target contains a user name");
   if (authority.rfind(':') == std::string::npos || authority.ends_with(']')) authority += ":80";
   INGOT_ASSIGN_OR_RETURN(request.host, ParseHostPort(authority));
   INGOT_ASSIGN_OR_RETURN(const std::string headers, HeadersOf(lines));

@@ -148,7 +148,7 @@ absl::StatusOr<EgressList> EgressList::Parse(const std::vector<std::string>& ent
     const auto host = ParseHostPort(std::string_view(entry).substr(is_below ? 2 : 0));
     if (!host.ok()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("'", entry, "' is not a host for builds: write HOST:PORT, *.DOMAIN:PORT or [IPV6]:PORT"));
+          absl::StrCat("'", entry, "' is not a valid host for builds: use HOST:PORT, *.DOMAIN:PORT, or [IPV6]:PORT"));
     }
     list.entries_.push_back({*host, is_below});
   }

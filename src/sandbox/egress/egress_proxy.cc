@@ -129,7 +129,7 @@ absl::StatusOr<std::shared_ptr<const Lookup>> AddressesOf(const HostPort& host, 
   try {
     std::thread([host, lookup] { LookUp(host, *lookup); }).detach();
   } catch (const std::system_error& error) {
-    return absl::ResourceExhaustedError(absl::StrCat("no thread for the lookup of ", host.host));
+    return absl::ResourceExhaustedError(absl::StrCat("cannot start a thread to look up ", host.host));
   }
   Await(lookup->done.get(), POLLIN, stop, SteadyClock::now() + kLookupTimeout);
   if (!lookup->has_ended) return absl::UnavailableError(absl::StrCat("the lookup of ", host.host, " timed out"));
@@ -140,7 +140,7 @@ absl::StatusOr<std::shared_ptr<const Lookup>> AddressesOf(const HostPort& host, 
 
 absl::StatusOr<Fd> ConnectTo(const sockaddr_storage& address, socklen_t size, const Cancellation& stop) {
   Fd fd(socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd.valid()) return ErrnoStatus(errno, "cannot make a socket");
+  if (!fd.valid()) return ErrnoStatus(errno, "cannot create a socket");
   if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) == 0) return fd;
   if (errno != EINPROGRESS) return ErrnoStatus(errno, "cannot connect");
   if (!Await(fd.get(), POLLOUT, stop, SteadyClock::now() + kConnectTimeout))
@@ -173,7 +173,7 @@ absl::StatusOr<std::unique_ptr<EgressProxy>> EgressProxy::Start(Fd listener, Egr
   try {
     proxy->accepting_ = std::thread([raw = proxy.get()] { raw->Accept(); });
   } catch (const std::system_error& error) {
-    return absl::UnavailableError(absl::StrCat("cannot start the proxy of a build: ", error.what()));
+    return absl::UnavailableError(absl::StrCat("cannot start a build's proxy: ", error.what()));
   }
   return proxy;
 }
@@ -242,8 +242,8 @@ void EgressProxy::Accept() {
 absl::Status EgressProxy::Reject(const std::string& what) {
   base::MutexLock lock(mu_);
   Note(what, rejected_);
-  return absl::PermissionDeniedError(
-      absl::StrCat(what, " may not be reached from builds; add it to agents.image_build_hosts (--build-host)"));
+  return absl::PermissionDeniedError(absl::StrCat(
+      what, " cannot be reached from builds; to allow it, add it to agents.image_build_hosts (--build-host)"));
 }
 
 absl::StatusOr<Fd> EgressProxy::Connect(const HostPort& host) {
@@ -262,10 +262,10 @@ absl::StatusOr<Fd> EgressProxy::ConnectListed(EgressList::Match match, const Hos
   for (const auto& [address, size] : lookup->addresses) {
     // Connects to the address that was checked, because a second lookup could return a different one.
     if (!EgressList::MayReach(match, host, reinterpret_cast<const sockaddr&>(address))) {
-      failed =
-          Reject(absl::StrCat(Text(host), match == EgressList::Match::kBelow
-                                              ? " (an address of this machine or its network: list the host itself)"
-                                              : " (an address of this machine or its link: list the address itself)"));
+      failed = Reject(
+          absl::StrCat(Text(host), match == EgressList::Match::kBelow
+                                       ? " (an address of this machine or its network: list the host explicitly)"
+                                       : " (an address of this machine or its link: list the address explicitly)"));
       continue;
     }
     absl::StatusOr<Fd> connected = ConnectTo(address, size, stop_);

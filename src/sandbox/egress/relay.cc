@@ -251,7 +251,7 @@ Relay::Relay() : loop_(std::make_unique<Loop>()) {}
 
 absl::StatusOr<std::shared_ptr<Relay>> Relay::Start() {
   std::shared_ptr<Relay> relay(new Relay);
-  if (!relay->loop_->valid()) return ErrnoStatus(errno, "cannot make the relay of sandboxes");
+  if (!relay->loop_->valid()) return ErrnoStatus(errno, "cannot create the sandboxes' relay");
   relay->thread_ = std::thread([loop = relay->loop_.get()] { loop->Run(); });
   return relay;
 }
@@ -263,12 +263,12 @@ Relay::~Relay() {
 
 absl::StatusOr<std::shared_ptr<void>> Relay::Serve(Fd listener, const std::string& url) {
   const auto split = SplitUrl(url);
-  if (!split.has_value()) return absl::InvalidArgumentError(absl::StrCat("'", url, "' is not a gateway's address"));
+  if (!split.has_value()) return absl::InvalidArgumentError(absl::StrCat("'", url, "' is not a valid gateway address"));
   addrinfo hints{}, *found = nullptr;
   hints.ai_socktype = SOCK_STREAM;
   if (const int error = getaddrinfo(split->host.c_str(), split->port.c_str(), &hints, &found); error != 0) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot find the gateway ", split->host, ":", split->port, ": ", gai_strerror(error)));
+    return absl::UnavailableError(absl::StrCat("cannot resolve the gateway's address ", split->host, ":", split->port,
+                                               ": ", gai_strerror(error)));
   }
   Address address;
   std::memcpy(&address.address, found->ai_addr, found->ai_addrlen);

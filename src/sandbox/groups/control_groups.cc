@@ -86,7 +86,7 @@ absl::Status ControlGroups::FindVersion2() {
   if (!WriteGroupFile(folder + "/cgroup.subtree_control", all).ok()) {
     const std::string leaf = absl::StrCat(folder, base::View(kLeafGroup));
     if (!MakeGroup(tree_, leaf) && errno != EEXIST) {
-      return ErrnoStatus(errno, absl::StrCat("cannot make the control group ", leaf));
+      return ErrnoStatus(errno, absl::StrCat("cannot create the control group ", leaf));
     }
     for (const int pid : OwnProcesses(tree_.root, folder)) {
       INGOT_RETURN_IF_ERROR(WriteGroupFile(leaf + "/cgroup.procs", absl::StrCat(pid)));
@@ -105,7 +105,8 @@ absl::StatusOr<ControlGroup> ControlGroups::NewGroup(const GroupLimits& limits) 
     const std::string folder = absl::StrCat(controller.folder, "/", number);
     const bool is_new = std::find(group.folders_.begin(), group.folders_.end(), folder) == group.folders_.end();
     if (is_new) {
-      if (!MakeGroup(tree_, folder)) return ErrnoStatus(errno, absl::StrCat("cannot make the control group ", folder));
+      if (!MakeGroup(tree_, folder))
+        return ErrnoStatus(errno, absl::StrCat("cannot create the control group ", folder));
       group.folders_.push_back(folder);
       Fd entrance(open((folder + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC));
       if (!entrance.valid()) return ErrnoStatus(errno, absl::StrCat("cannot open ", folder, "/cgroup.procs"));

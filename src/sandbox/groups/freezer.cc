@@ -22,7 +22,7 @@ const char* StateFile(int version) { return version == 2 ? "/cgroup.freeze" : "/
 
 ScopedFreeze::~ScopedFreeze() {
   if (freezer_ != nullptr && !freezer_->Set(false)) {
-    INGOT_LOG(error, "cannot thaw the processes of {}: {}", freezer_->folder_, std::strerror(errno));
+    INGOT_LOG(error, "cannot thaw the processes in {}: {}", freezer_->folder_, std::strerror(errno));
   }
 }
 
@@ -56,9 +56,10 @@ absl::StatusOr<ScopedFreeze> Freezer::Freeze(std::chrono::milliseconds timeout) 
     if (IsLetGo()) return absl::UnavailableError("the command ended while the snapshot was starting: take it again");
     const auto now = std::chrono::steady_clock::now();
     if (now >= deadline) {
-      return absl::UnavailableError(absl::StrCat("a process of the sandbox did not freeze within ", timeout.count(),
-                                                 " ms; it may be waiting for a disk. Take the snapshot again (",
-                                                 folder_, StateFile(version_), ")"));
+      return absl::UnavailableError(
+          absl::StrCat("a process of the sandbox did not freeze within ", timeout.count(),
+                       " ms, perhaps because it is waiting for a disk. Take the snapshot again (", folder_,
+                       StateFile(version_), ")"));
     }
     // The kernel signals each process once per write. A process that starts in between may miss it, so this writes
     // again.
@@ -106,7 +107,7 @@ absl::StatusOr<std::unique_ptr<Freezer>> Freezers::NewFreezer(const ControlGroup
   std::unique_ptr<Freezer> freezer(new Freezer(version_));
   const std::string folder =
       folder_.empty() ? absl::StrCat(totals->folder2(), "/", kCommandsGroup) : absl::StrCat(folder_, "/", next_++);
-  if (!MakeGroup(tree_, folder)) return ErrnoStatus(errno, absl::StrCat("cannot make the control group ", folder));
+  if (!MakeGroup(tree_, folder)) return ErrnoStatus(errno, absl::StrCat("cannot create the control group ", folder));
   freezer->folder_ = folder;
   freezer->entrance_ = Fd(open((folder + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC));
   freezer->state_ = Fd(open((folder + StateFile(version_)).c_str(), O_RDWR | O_CLOEXEC));

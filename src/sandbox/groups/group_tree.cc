@@ -107,7 +107,7 @@ absl::Status WriteGroupFile(const std::string& path, const std::string& value) {
   const Fd file(open(path.c_str(), O_WRONLY | O_CLOEXEC));
   if (!file.valid()) return ErrnoStatus(errno, absl::StrCat("cannot open ", path));
   if (write(file.get(), value.data(), value.size()) == static_cast<ssize_t>(value.size())) return absl::OkStatus();
-  return ErrnoStatus(errno, absl::StrCat("cannot write '", value, "' into ", path));
+  return ErrnoStatus(errno, absl::StrCat("cannot write '", value, "' to ", path));
 }
 
 absl::StatusOr<std::string> OwnGroup(const GroupTree& tree, const std::string& controller) {
@@ -133,7 +133,7 @@ absl::StatusOr<std::string> MakeSandboxesGroup(const GroupTree& tree, const std:
   static std::atomic<uint64_t> next{0};  // a process may have several objects
   std::string made = absl::StrCat(own, "/", base::View(kPrefix), getpid(), "-", next++);
   if (MakeGroup(tree, made) || errno == EEXIST) return made;
-  return ErrnoStatus(errno, absl::StrCat("cannot make the control group ", made));
+  return ErrnoStatus(errno, absl::StrCat("cannot create the control group ", made));
 }
 
 void RemoveGroup(const std::string& folder) {

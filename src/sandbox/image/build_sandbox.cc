@@ -122,7 +122,7 @@ std::optional<Report> TakeReport(const Fd& socket) {
 absl::StatusOr<BuildSandbox> BuildSandbox::Make(const std::string& store, const EgressList& hosts) {
   if (geteuid() != 0) {
     return absl::FailedPreconditionError(
-        "building an image needs root, for a range of uids; build the image elsewhere, and name its archive "
+        "building an image needs root, because it uses a range of uids; build the image elsewhere, and use its archive "
         "(oci-archive:FILE)");
   }
   BuildSandbox sandbox(hosts);
@@ -152,7 +152,7 @@ absl::Status BuildSandbox::TakeIds(const std::string& store) {
 
 BuildSandbox::~BuildSandbox() {
   if (!first_.valid()) return;
-  const base::Wait wait("the end of an image's build");
+  const base::Wait wait("the end of an image build");
   syscall(SYS_pidfd_send_signal, first_.get(), SIGKILL, nullptr, 0);
   pollfd end{first_.get(), POLLIN, 0};
   int ready;
@@ -166,12 +166,12 @@ absl::Status BuildSandbox::AwaitIsolation(const Fd& socket) {
   for (int i = 0; i < 2; ++i) {
     std::optional<Report> report = TakeReport(socket);
     if (!report.has_value())
-      return absl::UnavailableError("the first process of a build died before its sandbox was ready");
+      return absl::UnavailableError("the build's first process died before its sandbox was ready");
     if (report->failure.step != LaunchStep::kNone) {
       return absl::FailedPreconditionError(
-          absl::StrCat("this machine does not allow the sandbox for a build (", DescribeFailure(report->failure), ")"));
+          absl::StrCat("this machine does not allow a build sandbox (", DescribeFailure(report->failure), ")"));
     }
-    if (!report->descriptor.valid()) return absl::UnavailableError("a process of a build sent no descriptor");
+    if (!report->descriptor.valid()) return absl::UnavailableError("a build process sent no descriptor");
     if (i == 0) {
       first_ = std::move(report->descriptor);
       continue;

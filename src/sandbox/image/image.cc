@@ -48,7 +48,7 @@ absl::Status DropPrivilegeBits(const std::string& folder) {
     if (lstat(path, &info) != 0 || !S_ISREG(info.st_mode)) continue;
     lremovexattr(path, "security.capability");
     if ((info.st_mode & (S_ISUID | S_ISGID)) != 0 && chmod(path, info.st_mode & 01777) != 0)
-      return ErrnoStatus(errno, absl::StrCat("cannot take setuid from ", path));
+      return ErrnoStatus(errno, absl::StrCat("cannot clear the setuid bit of ", path));
   }
   return error ? absl::UnavailableError(absl::StrCat("cannot read ", folder, ": ", error.message())) : absl::OkStatus();
 }
@@ -94,7 +94,7 @@ absl::StatusOr<std::string> DigestOf(const std::string& layout) {
     return absl::InvalidArgumentError(absl::StrCat(layout, " does not contain an image"));
   }
   const base::json::value* const digest = base::Find(manifests->get_array()[0], "digest");
-  if (digest == nullptr || !digest->is_string()) return absl::InvalidArgumentError("an image without a digest");
+  if (digest == nullptr || !digest->is_string()) return absl::InvalidArgumentError("the image has no digest");
   return std::string(digest->get_string());
 }
 
@@ -180,7 +180,7 @@ absl::StatusOr<std::string> ImageStore::Unpack(const std::string& archive, const
   chmod(bundle.c_str(), 0755);
   fs::rename(bundle, place, error);
   if (error && !fs::is_directory(place)) {
-    return absl::UnavailableError(absl::StrCat("cannot put an image into ", place, ": ", error.message()));
+    return absl::UnavailableError(absl::StrCat("cannot write an image to ", place, ": ", error.message()));
   }
   return digest;
 }
@@ -274,13 +274,14 @@ absl::StatusOr<std::optional<Image>> ImageStore::Compare(const Source& source, c
   if (!now.ok() && !last.ok()) {
     return absl::Status(
         now.status().code(),
-        absl::StrCat("the registry returned no digest, and no copy was pulled before: ", now.status().message(),
-                     ". Check the name, the network and the proxy, or name ", "an archive (oci-archive:FILE)"));
+        absl::StrCat("the registry returned no digest, and no copy was pulled earlier: ", now.status().message(),
+                     ". Check the name, the network, and the proxy, or use ", "an archive (oci-archive:FILE)"));
   }
   if (!now.ok()) {
-    INGOT_LOG(warn,
-              "the registry of the image '{}' returned no digest ({}): using the copy pulled last, {}, for an hour",
-              source.Name(), std::string(now.status().message()), record.digest);
+    INGOT_LOG(
+        warn,
+        "the registry of the image '{}' returned no digest ({}): using the most recently pulled copy, {}, for an hour",
+        source.Name(), std::string(now.status().message()), record.digest);
   }
   if (last.ok() && (!now.ok() || *now == record.registry_digest)) {
     NoteAnswer(source);

@@ -71,7 +71,7 @@ absl::StatusOr<std::string> TakeArchive(const std::string& scratch, const ImageT
   const std::string built = scratch + "/built.tar", archive = tools.folder() + "/built.tar";
   struct stat info;
   if (lstat(built.c_str(), &info) != 0 || !S_ISREG(info.st_mode))
-    return absl::InvalidArgumentError("buildah wrote no archive of the image");
+    return absl::InvalidArgumentError("buildah did not write an archive of the image");
   if (rename(built.c_str(), archive.c_str()) != 0) return ErrnoStatus(errno, absl::StrCat("cannot take ", built));
   INGOT_RETURN_IF_ERROR(RemoveTree(scratch));  // frees space for unpacking
   return "oci-archive:" + archive;
@@ -83,7 +83,7 @@ std::string DescribeUnreached(const EgressProxy& proxy) {
   std::string text;
   if (!rejected.empty()) {
     text = absl::StrCat("it tried to reach ", absl::StrJoin(rejected, ", "),
-                        ", which builds may not reach: add it to agents.image_build_hosts (--build-host)");
+                        ", which builds cannot reach: to allow it, add it to agents.image_build_hosts (--build-host)");
   }
   if (!unreached.empty())
     absl::StrAppend(&text, text.empty() ? "" : "; ", "it could not reach ", absl::StrJoin(unreached, ", "));

@@ -93,7 +93,7 @@ Fd HoldImages(const std::string& root) {
       std::this_thread::sleep_for(kHoldPause);
       continue;
     }
-    INGOT_LOG(warn, "the images of {} are not protected against removal: cannot get its lock", root);
+    INGOT_LOG(warn, "the images in {} are not protected against removal: cannot acquire its lock", root);
     file.Reset();
   }
   return file;

@@ -26,9 +26,9 @@ absl::Status CheckReserve(const ImageLimits& limits, const std::string& folder) 
   const int64_t reserve = limits.reserve_bytes >= 0 ? limits.reserve_bytes : usual;
   const int64_t left = bytes(info.f_bavail);
   if (left >= reserve) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat("the file system of ", folder, " has ", left, " bytes left, but unpacking images must leave ",
-                   reserve, " free: free disk space there, or choose another store (agents.image_store, --store)"));
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "the file system of ", folder, " has ", left, " bytes left, but unpacking images must leave ", reserve,
+      " free: free some disk space there, or choose another store (agents.image_store, --store)"));
 }
 
 }  // namespace ingot::sandbox

@@ -28,7 +28,7 @@ absl::StatusOr<ImageSource> Split(const std::string& text) {
   if (!is_known || source.path.empty() || (is_remote && (!source.path.starts_with("//") || source.path.size() == 2))) {
     return absl::InvalidArgumentError(
         absl::StrCat("the image '", text, "' must be oci-archive:FILE, docker-archive:FILE, ",
-                     "oci:FOLDER, dockerfile:FOLDER, folder:FOLDER, docker://NAME or sha256:HEX"));
+                     "oci:FOLDER, dockerfile:FOLDER, folder:FOLDER, docker://NAME, or sha256:HEX"));
   }
   if (is_remote) source.moves = !IsImageDigest(source.path.substr(source.path.rfind('@') + 1));
   return source;
@@ -68,8 +68,7 @@ absl::Status CheckNoLinks(const ImageSource& source) {
     return absl::InvalidArgumentError(absl::StrCat("the layout ", source.path, " has a link or a special file"));
   }
   if (error) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("cannot look through the layout ", source.path, ": ", error.message()));
+    return absl::InvalidArgumentError(absl::StrCat("cannot read the layout ", source.path, ": ", error.message()));
   }
   return absl::OkStatus();
 }
@@ -81,7 +80,7 @@ absl::StatusOr<ImageSource> ParseImageSource(const std::string& text) {
   if (source.kind == "docker") return source;
   std::error_code error;
   if (!fs::exists(source.path, error)) {
-    return absl::NotFoundError(absl::StrCat(source.path, ", which the image '", text, "' names, does not exist"));
+    return absl::NotFoundError(absl::StrCat(source.path, ", which the image '", text, "' refers to, does not exist"));
   }
   source.path = fs::absolute(source.path).string();
   return source;
@@ -94,8 +93,8 @@ absl::StatusOr<ImageSource> ParseStrangersSource(const std::string& text, const 
   if (source.path.empty()) {
     return absl::PermissionDeniedError(
         absl::StrCat("the image '", text,
-                     "' names nothing in a folder whose images tasks and clients may name: agents.image_folders, or ",
-                     "--image-folder of a service, lists such folders. docker://NAME and sha256:HEX need none"));
+                     "' is not in a folder that tasks and clients can use images from: agents.image_folders, or ",
+                     "--image-folder of a service, lists such folders. docker://NAME and sha256:HEX do not need one"));
   }
   if (source.kind == "oci") INGOT_RETURN_IF_ERROR(CheckNoLinks(source));
   return source;

@@ -73,9 +73,10 @@ class Bounds {
   }
   absl::Status OfRatio(const std::optional<Ending>& fault) const {
     if (fault != Ending::kDiskFull) return absl::OkStatus();
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "the image unpacks to more than ", Bytes(MaxUnpacked(limits_, archive_bytes_)), ", the bound of an archive of ",
-        Bytes(archive_bytes_), " (", limits_.ratio, " times its size, at least ", Bytes(limits_.free_bytes), ")"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the image unpacks to more than ", Bytes(MaxUnpacked(limits_, archive_bytes_)),
+                     ", the limit for an archive of ", Bytes(archive_bytes_), " (", limits_.ratio,
+                     " times its size, at least ", Bytes(limits_.free_bytes), ")"));
   }
 
   const ImageLimits& limits_;
@@ -113,8 +114,8 @@ absl::StatusOr<ImageTools> ImageTools::Make(const std::string& root, const Image
       return ImageTools(std::move(path), std::move(lock), limits, cancel);
     }
   }
-  if (why.empty()) why = "its lock is taken, or no descriptor is left";
-  return absl::UnavailableError(absl::StrCat("cannot make a folder in the image store ", root, ": ", why));
+  if (why.empty()) why = "its lock is held, or no descriptor is left";
+  return absl::UnavailableError(absl::StrCat("cannot create a folder in the image store ", root, ": ", why));
 }
 
 ImageTools::~ImageTools() {
@@ -171,8 +172,8 @@ absl::StatusOr<int> ImageTools::Await(pid_t pid, const std::string& name, std::c
     const auto now = DiskWatch::SteadyClock::now();
     ended = bounds.Check(now);
     if (now >= deadline) {
-      ended = absl::DeadlineExceededError(
-          absl::StrCat(name, " has not ended within ", timeout.count(), " s, and was killed"));
+      ended =
+          absl::DeadlineExceededError(absl::StrCat(name, " did not end within ", timeout.count(), " s and was killed"));
     }
   }
   if (ended.ok() && cancel_.cancelled()) ended = absl::CancelledError(absl::StrCat("stopped, and ", name, " with it"));

@@ -136,7 +136,7 @@ int InstallFilter(const Plan& plan) {
 }
 
 [[noreturn]] void FailBuilder(const char* step, int error) {
-  dprintf(2, "the sandbox of the build: %s: %s\n", step, strerror(error));
+  dprintf(2, "the build sandbox: %s: %s\n", step, strerror(error));
   _exit(kNotRun);
 }
 
@@ -156,7 +156,7 @@ int InstallFilter(const Plan& plan) {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  if (const int error = InstallFilter(plan)) FailBuilder("filter of system calls", error);
+  if (const int error = InstallFilter(plan)) FailBuilder("system call filter", error);
   execve(plan.arguments[0], plan.arguments, plan.variables);
   FailBuilder(plan.arguments[0], errno);
 }

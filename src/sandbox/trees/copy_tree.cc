@@ -26,7 +26,7 @@ namespace {
 // Converts errno to a status.
 absl::Status Failure(const std::string& name) {
   const int error = errno;
-  const std::string what = absl::StrCat("cannot take over '", name, "'");
+  const std::string what = absl::StrCat("cannot take ownership of '", name, "'");
   // EBADF: no descriptor was left for a folder in the path.
   for (const int machine :
        {ENOSPC, EDQUOT, ENOMEM, EMFILE, ENFILE, EBADF, EIO, EROFS, EUCLEAN, ETIMEDOUT, EAGAIN, EINTR}) {

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 // read it. The copy's owner can access it even if an agent made `from` inaccessible.
 absl::StatusOr<Fd> MakeLike(const Fd& from, int parent, const std::string& name) {
   struct stat info;
-  if (fstat(from.get(), &info) != 0) return ErrnoStatus(errno, absl::StrCat("cannot look at '", name, "' of a layer"));
+  if (fstat(from.get(), &info) != 0) return ErrnoStatus(errno, absl::StrCat("cannot read '", name, "' in a layer"));
   Fd made;
   if (mkdirat(parent, name.c_str(), 0700) == 0)
     made = base::OpenBeneath(parent, name, base::kOpenFolder, base::PathLinks::kNone);
@@ -28,7 +28,7 @@ absl::StatusOr<Fd> MakeLike(const Fd& from, int parent, const std::string& name)
       fchmod(made.get(), (info.st_mode & 0777) | 0755) == 0) {
     return made;
   }
-  return ErrnoStatus(errno, absl::StrCat("cannot make '", name, "' of a layer"));
+  return ErrnoStatus(errno, absl::StrCat("cannot create '", name, "' in a layer"));
 }
 
 // Descends through a layer to one of its folders. Parts of the path may not exist.
@@ -108,7 +108,7 @@ absl::StatusOr<std::shared_ptr<const Layer>> OneFolderOf(const std::shared_ptr<c
   }
   if (from.is_there()) INGOT_RETURN_IF_ERROR(CopyTree(from.parent(), from.name(), to.get(), {.links = true}));
   if (from.hides() && fsetxattr(to.get(), mark, "y", 1, 0) != 0)
-    return ErrnoStatus(errno, absl::StrCat("cannot hide what lies below ", folder));
+    return ErrnoStatus(errno, absl::StrCat("cannot hide the layers below ", folder));
   return one;
 }
 

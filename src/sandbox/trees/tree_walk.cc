@@ -118,7 +118,7 @@ class TreeWalk {
   // Returns from the top to the last level, or to the last level that has not moved.
   absl::Status FindCurrent() {
     reopened_ += static_cast<int64_t>(levels_.size());
-    if (reopened_ > kMaxReopened) return absl::ResourceExhaustedError("folders move too often to walk through them");
+    if (reopened_ > kMaxReopened) return absl::ResourceExhaustedError("folders are moved too often to traverse them");
     Fd at = Parent();
     for (size_t i = 0; i < levels_.size(); ++i) {
       Fd next = OpenIn(at, levels_[i].name);

@@ -37,7 +37,8 @@ const std::string& OwnPrefix() {
 
 bool RemoveOrWarn(const std::string& path) {
   const absl::Status removed = RemoveTree(path);
-  if (!removed.ok()) INGOT_LOG(warn, "the work folder {} stays in part: {}", path, std::string(removed.message()));
+  if (!removed.ok())
+    INGOT_LOG(warn, "the work folder {} was only partly removed: {}", path, std::string(removed.message()));
   return removed.ok();
 }
 
@@ -48,7 +49,7 @@ absl::Status CheckRelative(const std::string& relative) {
   for (const fs::path& part : path) leaves = leaves || part == "..";
   if (!leaves && path.filename() != "." && !path.filename().empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("'", relative, "' is not below the work folder: use a relative path without '..'"));
+      absl::StrCat("'", relative, "' is not inside the work folder: use a relative path without '..'"));
 }
 
 // Opens the parent folder of `relative` below `base`. Missing folders are created and passed to `maker`; null = missing
@@ -97,7 +98,7 @@ absl::StatusOr<WorkDir> WorkDir::Create(const std::string& root, std::optional<u
   fs::create_directories(root, error);
   const fs::path absolute = fs::absolute(root, error);
   const std::string path = (absolute / absl::StrCat(OwnPrefix(), next++)).string();
-  if (mkdir(path.c_str(), 0700) != 0) return ErrnoStatus(errno, absl::StrCat("cannot make a work folder in ", root));
+  if (mkdir(path.c_str(), 0700) != 0) return ErrnoStatus(errno, absl::StrCat("cannot create a work folder in ", root));
   WorkDir folder(path, owner);
   // Only its owner may traverse it.
   if (owner.has_value() && (chown(path.c_str(), geteuid(), *owner) != 0 || chmod(path.c_str(), 0710) != 0)) {

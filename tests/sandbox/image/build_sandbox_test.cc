@@ -115,7 +115,7 @@ TEST_F(BuildSandboxTest, AStepThatTheMachineRejectsIsNamed) {
       sandbox_->Start({.argv = {"/bin/true"}, .variables = {}, .scratch = scratch_, .visible = {}}, out.get());
   EXPECT_TRUE(absl::IsFailedPrecondition(pid.status())) << pid.status();
   EXPECT_THAT(std::string(pid.status().message()),
-              HasSubstr("does not allow the sandbox for a build (mount of the sandbox's folder: No such file"));
+              HasSubstr("does not allow a build sandbox (mount of the sandbox's folder: No such file"));
 }
 
 }  // namespace

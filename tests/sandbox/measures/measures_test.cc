@@ -86,7 +86,7 @@ constexpr Probe kProbes[] = {
     {Measure::kNoCapabilities, "no capabilities", Setting::kClosedProgram, "refused"},
     {Measure::kEndsWithItsParent, "signal at the parent's death", Setting::kFull, "death signal"},
     {Measure::kNoCoreFiles, "RLIMIT_CORE", Setting::kFull, "limit CORE"},
-    {Measure::kFilter, "filter of system calls", Setting::kFull, "Seccomp"},
+    {Measure::kFilter, "system call filter", Setting::kFull, "Seccomp"},
     {Measure::kApartFromCompanions, "PIDs apart from companions", Setting::kCompanion, "signals others"},
     {Measure::kProcApartFromCompanions, "/proc apart from companions", Setting::kCompanion, "companion in /proc"},
     {Measure::kCompanionSharesNoMemory, "companions: own IPC namespace", Setting::kCompanion,
