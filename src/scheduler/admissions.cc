@@ -15,10 +15,10 @@ Requester RequesterOf(const v1::AdmitRequest& request) {
 
 absl::Status Admissions::Validate(const v1::AdmitRequest& request) {
   if (request.group().empty() == request.has_task()) {
-    return absl::InvalidArgumentError("'group' and 'task' belong together: set both or neither");
+    return absl::InvalidArgumentError("set both 'group' and 'task', or neither");
   }
   if (request.has_sample_of() && request.has_task()) {
-    return absl::InvalidArgumentError("'sample_of' uses the group's task: leave out 'group' and 'task'");
+    return absl::InvalidArgumentError("'sample_of' uses the group's task: remove 'group' and 'task'");
   }
   return absl::OkStatus();
 }
@@ -62,7 +62,7 @@ absl::Status Admissions::RejectAtEnd(const JournaledRun& run) {
   if (run.evals().active() || eval_to_come) {
     return Reject("evaluation", "only the run's last evaluation is left: open its episodes without a group");
   }
-  return absl::FailedPreconditionError("the run is over: its last batch was fed");
+  return absl::FailedPreconditionError("the run is over: the trainer has received its last batch");
 }
 
 absl::StatusOr<v1::Ticket> Admissions::AdmitSampleOf(const v1::AdmitRequest& request, TrainGroups& groups) const {
@@ -77,7 +77,7 @@ absl::StatusOr<v1::Ticket> Admissions::AdmitSampleOf(const v1::AdmitRequest& req
   auto ticket = groups.TicketOf(group, RequesterOf(request));
   if (ticket.has_value()) return *std::move(ticket);
   return absl::FailedPreconditionError(
-      absl::StrCat("group ", group, " has no sample left to run: all ", options_.group_size, " are running or done"));
+      absl::StrCat("group ", group, " has no samples left to run: all ", options_.group_size, " are running or done"));
 }
 
 absl::StatusOr<std::optional<v1::Ticket>> Admissions::AdmitNamed(const v1::AdmitRequest& request,
@@ -94,7 +94,7 @@ absl::StatusOr<std::optional<v1::Ticket>> Admissions::AdmitNamed(const v1::Admit
     }
     if (auto ticket = groups.TicketOf(*known)) return ticket;
   }
-  return absl::FailedPreconditionError(absl::StrCat("group '", request.group(), "' has no sample left to run: all ",
+  return absl::FailedPreconditionError(absl::StrCat("group '", request.group(), "' has no samples left to run: all ",
                                                     options_.group_size, " are running or done, or the group is over"));
 }
 
@@ -106,7 +106,7 @@ absl::StatusOr<v1::Ticket> Admissions::AdmitNewGroup(const v1::AdmitRequest& req
     return Reject("last_batches", "all groups that the last batches need are running or done");
   }
   if (!policy.CanAdmit()) {
-    return Reject("window", absl::StrCat("all ", policy.budget(), " groups of the window are in use"));
+    return Reject("window", absl::StrCat("all ", policy.budget(), " groups in the window are in use"));
   }
   const int64_t group = policy.next_group();
   v1::JournalRecord record;
@@ -130,7 +130,7 @@ absl::StatusOr<v1::Ticket> Admissions::AdmitNewGroup(const v1::AdmitRequest& req
   }
   INGOT_RETURN_IF_ERROR(run.Write(std::move(record)));
   auto ticket = run.groups().TicketOf(group, RequesterOf(request));
-  if (!ticket.has_value()) return absl::InternalError("a group just admitted has no sample to run");
+  if (!ticket.has_value()) return absl::InternalError("a newly admitted group has no sample to run");
   return *std::move(ticket);
 }
 

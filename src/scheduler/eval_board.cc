@@ -7,14 +7,14 @@ namespace ingot::scheduler {
 
 absl::Status EvalBoard::Validate(const v1::StartEvalRequest& request) const {
   if (request.version() < 0 || request.version() > (int64_t{1} << 42)) {
-    return absl::InvalidArgumentError(absl::StrCat("evaluation of version ", request.version(), ": no such version"));
+    return absl::InvalidArgumentError(absl::StrCat("evaluation of version ", request.version(), ": unknown version"));
   }
   if (request.tasks().empty() || request.avg_n() < 1) {
     return absl::InvalidArgumentError("an evaluation needs at least one task and avg_n of at least 1");
   }
   if (request.tasks_size() > kGroupsPerVersion ||
       int64_t{request.tasks_size()} * request.avg_n() > options_.max_eval_episodes) {
-    return absl::InvalidArgumentError(absl::StrCat("an evaluation of ", request.tasks_size(), " tasks times ",
+    return absl::InvalidArgumentError(absl::StrCat("an evaluation of ", request.tasks_size(), " tasks x ",
                                                    request.avg_n(),
                                                    " is above max_eval_episodes = ", options_.max_eval_episodes));
   }
@@ -37,7 +37,7 @@ absl::Status EvalBoard::Start(const v1::StartEvalRequest& request, const Attempt
   }
   if (std::ssize(runs_) >= options_.max_active_evals) {
     return absl::ResourceExhaustedError(absl::StrCat("max_active_evals = ", options_.max_active_evals,
-                                                     " evaluations are not done yet: wait, or raise it"));
+                                                     " evaluations are not done yet: wait, or raise the limit"));
   }
   Run& run = runs_[version];
   run.request = request;
@@ -177,7 +177,7 @@ void EvalBoard::RecordResult(const v1::EvalDone& done) {
 absl::StatusOr<v1::EvalStatusResponse> EvalBoard::Status(int64_t version) const {
   if (const auto it = results_.find(version); it != results_.end()) return it->second;
   if (const auto it = runs_.find(version); it != runs_.end()) return Summary(it->second);
-  return absl::NotFoundError(absl::StrCat("no evaluation of version ", version, " was started: start it"));
+  return absl::NotFoundError(absl::StrCat("no evaluation of version ", version, " has been started: start one"));
 }
 
 void EvalBoard::Drop(std::map<int64_t, Run>::iterator it) {

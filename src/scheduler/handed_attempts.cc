@@ -62,7 +62,7 @@ absl::Status HandedAttempts::ReconcileAttempts(const std::string& gateway, v1::E
     ended.set_purpose(purpose);
     if (it == stored.end()) {
       ended.set_state(v1::EPISODE_FENCED);
-      ended.set_detail("its gateway was gone before it was stored");
+      ended.set_detail("its gateway was lost before it was stored");
       found.set_lost(found.lost() + 1);
     } else {
       ended.set_state(it->second.state());

@@ -115,14 +115,16 @@ absl::Status SchedulerOptions::Validate() const {
   if (branching.width != 0) {
     if (branching.at < 1 || branching.at > 1 << 20) {
       return absl::InvalidArgumentError(
-          absl::StrCat("agents.branching.at is ", branching.at, ": with a width it must be in [1, ", 1 << 20, "]"));
+          absl::StrCat("agents.branching.at is ", branching.at, ": with a width, it must be in [1, ", 1 << 20, "]"));
     }
     if (branching.width < 2 || group_size % branching.width != 0) {
       return absl::InvalidArgumentError(absl::StrCat("agents.branching.width is ", branching.width,
-                                                     ": a divisor of group_size ", group_size, ", 2 or more, or 0"));
+                                                     ": it must be 0, or at least 2 and a divisor of group_size ",
+                                                     group_size));
     }
   } else if (branching.at != 0) {
-    return absl::InvalidArgumentError("agents.branching.at needs agents.branching.width, the leaves of a trunk");
+    return absl::InvalidArgumentError(
+        "agents.branching.at needs agents.branching.width, the number of leaves per trunk");
   }
   INGOT_RETURN_IF_ERROR(base::Annotate(sampling.Validate(), "sampling"));
   if (keep_checkpoints < 1) {

@@ -23,7 +23,7 @@ void BindWindow(base::Schema& schema, int64_t* groups_per_step, int64_t* max_sta
   schema.Field("max_staleness", max_staleness, "S: maximum age of trained samples, in policy versions; 0: on-policy",
                base::InRange(0, 1 << 20));
   schema.Field("window_fraction", window_fraction,
-               "W = max(1, floor(window_fraction x (S+1)P)): how far past the oldest group batches may reach",
+               "W = max(1, floor(window_fraction x (S+1)P)): how far past the oldest group a batch may reach",
                base::Fraction());
   schema.Choice("order", order, {"strict", "windowed", "greedy"},
                 "which finished groups a batch may take: strict: only in admission order; windowed: those within W; "
@@ -44,11 +44,11 @@ std::optional<std::vector<int64_t>> WindowedFifo::ReadyBatch() const {
 
 absl::Status WindowedFifo::BeginAt(int64_t step, int64_t group) {
   if (step < 0 || group < 0) {
-    return absl::OutOfRangeError(absl::StrCat("a run cannot begin at step ", step, " and group ", group));
+    return absl::OutOfRangeError(absl::StrCat("a run cannot start at step ", step, " and group ", group));
   }
   if (next_group() > 0 || next_step() > 0) {
     return absl::FailedPreconditionError(
-        absl::StrCat("the run has begun: it is at group ", next_group(), " and step ", next_step()));
+        absl::StrCat("the run has already started: it is at group ", next_group(), " and step ", next_step()));
   }
   first_step_ = step;
   batch_sizes_.resize(static_cast<size_t>(step));
@@ -119,14 +119,14 @@ void WindowedFifo::Slide() {
 absl::Status WindowedFifo::CheckBatch(int64_t step, std::span<const int64_t> groups) const {
   if (step != next_step()) {
     return absl::FailedPreconditionError(
-        absl::StrCat("batch ", step, " found where batch ", next_step(), " is expected"));
+        absl::StrCat("batch ", step, " found, but batch ", next_step(), " was expected"));
   }
   auto taken = pending_.begin();
   for (size_t i = 0; i < groups.size(); ++i) {
     const int64_t group = groups[i];
     if (i > 0 && group <= groups[i - 1]) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("batch ", step, " names group ", group, " after group ", groups[i - 1], ": ids must ascend"));
+      return absl::FailedPreconditionError(absl::StrCat("batch ", step, " names group ", group, " after group ",
+                                                        groups[i - 1], ": ids must be in ascending order"));
     }
     while (taken != pending_.end() && *taken < group) ++taken;
     if (taken != pending_.end() && *taken == group) continue;
@@ -163,7 +163,7 @@ absl::Status WindowedFifo::SetLiveVersion(int64_t version) {
   }
   if (version > next_step()) {
     return absl::OutOfRangeError(
-        absl::StrCat("version ", version, " cannot be live: batch ", version - 1, " was not made yet"));
+        absl::StrCat("version ", version, " cannot be live: batch ", version - 1, " has not been created yet"));
   }
   while (live_version_ < version) unreleased_batched_ -= batch_sizes_[static_cast<size_t>(live_version_++)];
   while (live_version_ > version) unreleased_batched_ += batch_sizes_[static_cast<size_t>(--live_version_)];

@@ -107,7 +107,7 @@ struct Sample {
         return absl::OkStatus();
       default:
         return absl::InvalidArgumentError(
-            "an episode ends as FINISHED, FAILED, INFRASTRUCTURE_FAILED, FENCED or FORKED");
+            "an episode ends as FINISHED, FAILED, INFRASTRUCTURE_FAILED, FENCED, or FORKED");
     }
     Fail(limits, request.state() == v1::EPISODE_INFRASTRUCTURE_FAILED);
     return absl::OkStatus();

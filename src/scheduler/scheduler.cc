@@ -44,8 +44,9 @@ std::string WhyNoBatch(const JournaledRun& run, const Outcomes& outcomes) {
   return absl::StrCat(
       "batch ", policy.next_step(), " has ", policy.pending(), " of ", policy.groups_per_step(), " groups; ",
       run.groups().running(), " episodes are running, ", policy.admitted_unreleased(), " of ", policy.budget(),
-      " groups are in use, ", policy.finished_outside_window(), " finished groups wait for group ", policy.head(),
-      outcomes.grading() == 0 ? "" : absl::StrCat("; ", outcomes.grading(), " wait for their reward"),
+      " groups are in use, ", policy.finished_outside_window(), " finished groups are waiting for group ",
+      policy.head(),
+      outcomes.grading() == 0 ? "" : absl::StrCat("; ", outcomes.grading(), " are waiting for their reward"),
       unjudged.empty() ? "" : absl::StrCat(" (the last attempt: ", unjudged, ")"), "; ", run.steps().current().dropped,
       " were dropped since the last batch", run.live_known() ? "" : "; no version is live yet",
       last_failure.empty() ? "" : absl::StrCat("; the last failure: ", last_failure));
@@ -79,7 +80,7 @@ absl::Status GoBackTo(int64_t version, JournaledRun& run) {
   record.mutable_live()->set_version(version);
   const std::vector<v1::EpisodeRef> fenced = run.groups().Running(version + 1);
   record.mutable_live()->mutable_fenced()->Assign(fenced.begin(), fenced.end());
-  INGOT_LOG(info, "the trainer went back from version {} to {}; {} running episodes from later versions are fenced",
+  INGOT_LOG(info, "the trainer went back from version {} to {}, so {} running episodes with later versions are fenced",
             run.policy().live_version(), version, fenced.size());
   return run.Write(std::move(record));
 }
@@ -260,7 +261,7 @@ absl::Status Scheduler::MarkVersionLive(int64_t version) {
   const WindowedFifo& policy = run_.policy();
   if (version < 0 || version > policy.next_step()) {
     return absl::OutOfRangeError(
-        absl::StrCat("version ", version, " cannot be live: the last batch makes version ", policy.next_step()));
+        absl::StrCat("version ", version, " cannot be live: the last batch creates version ", policy.next_step()));
   }
   if (run_.live_known() && version <= policy.live_version()) return absl::OkStatus();  // reported late or twice
   v1::JournalRecord record;

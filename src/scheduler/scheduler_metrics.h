@@ -15,8 +15,8 @@ class SchedulerMetrics {
   void SetWindow(const v1::FeedStats& stats, int64_t pending, int64_t live_version) {
     Set("ingot_scheduler_groups_unreleased", "Groups admitted and not released", stats.admitted_unreleased());
     Set("ingot_scheduler_groups_budget", "B: maximum number of groups admitted and not released", stats.budget());
-    Set("ingot_scheduler_groups_pending", "Groups taken and waiting for their batch", pending);
-    Set("ingot_scheduler_groups_finished_outside_window", "Finished groups that the window does not reach",
+    Set("ingot_scheduler_groups_pending", "Groups chosen and waiting for their batch", pending);
+    Set("ingot_scheduler_groups_finished_outside_window", "Finished groups outside the window",
         stats.finished_outside_window());
     Set("ingot_scheduler_groups_grading", "Complete groups waiting for their reward", stats.grading());
     Set("ingot_scheduler_head", "Oldest group that is not terminal", stats.head());

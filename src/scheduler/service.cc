@@ -51,7 +51,7 @@ class SchedulerService final : public v1::Scheduler::Service {
         return grpc::Status::OK;
       }
       if (!absl::IsDeadlineExceeded(batch.status()) || left <= kSlice) return ToGrpc(batch.status());
-      if (context->IsCancelled()) return grpc::Status(grpc::StatusCode::CANCELLED, "the caller went away");
+      if (context->IsCancelled()) return grpc::Status(grpc::StatusCode::CANCELLED, "the caller disconnected");
     }
   }
 

@@ -44,8 +44,8 @@ class Distribution {
     if (good) return made;
     return absl::InvalidArgumentError(
         absl::StrCat("durations '", text,
-                     "': constant:SECONDS, uniform:LOW,HIGH, exponential:MEAN, lognormal:MEDIAN,SIGMA or "
-                     "pareto:LEAST,SHAPE, each with numbers above 0"));
+                     "': constant:SECONDS, uniform:LOW,HIGH, exponential:MEAN, lognormal:MEDIAN,SIGMA, or "
+                     "pareto:LEAST,SHAPE, with numbers above 0"));
   }
 
   double Draw(uint64_t seed) const {
@@ -301,9 +301,9 @@ absl::Status SimulationOptions::Validate() const {
   }
   INGOT_RETURN_IF_ERROR(Distribution::Parse(durations.distribution).status());
   if (!(task_sigma >= 0 && task_sigma <= 10)) return reject("task sigma must be 0 to 10");
-  if (!(step_seconds > 0 && step_seconds < 1e9)) return reject("the step's seconds must be above 0");
-  if (!(publish_seconds >= 0 && publish_seconds < 1e9)) return reject("the publishing's seconds must be 0 or more");
-  if (!(drop_share >= 0 && drop_share < 1)) return reject("the share of drops must be in [0, 1)");
+  if (!(step_seconds > 0 && step_seconds < 1e9)) return reject("the step duration must be above 0 s");
+  if (!(publish_seconds >= 0 && publish_seconds < 1e9)) return reject("the publish duration must be 0 s or more");
+  if (!(drop_share >= 0 && drop_share < 1)) return reject("the share of dropped groups must be in [0, 1)");
   for (const auto& group : durations.recorded) {
     if (group.empty()) return reject("a recorded group has no durations");
     for (const double duration : group) {

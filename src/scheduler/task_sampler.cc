@@ -86,7 +86,7 @@ absl::Status TaskSampler::ReadTasks() {
     for (const auto& [domain, count] : in_domain) {
       if (options_.domains.contains(domain)) continue;
       return absl::InvalidArgumentError(absl::StrCat("scheduler.sampling.domains has no weight for '", domain, "', of ",
-                                                     count, " tasks: give it one; with 0, its tasks are not used"));
+                                                     count, " tasks: add one; with 0, its tasks are not used"));
     }
   }
   if (options_.order == "curriculum") {

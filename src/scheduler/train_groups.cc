@@ -14,8 +14,8 @@ bool HasWaiting(const std::vector<Sample>& samples) {
 }
 
 std::string GivenUp(const Sample& sample, const std::string& detail) {
-  return absl::StrCat(sample.failures + sample.broken, " attempts of a sample failed",
-                      sample.broken == 0 ? "" : absl::StrCat(" (", sample.broken, " through no fault of its agent)"),
+  return absl::StrCat(sample.failures + sample.broken, " attempts at a sample failed",
+                      sample.broken == 0 ? "" : absl::StrCat(" (", sample.broken, " through no fault of the agent)"),
                       detail.empty() ? "" : absl::StrCat("; the last: ", detail));
 }
 

@@ -15,7 +15,7 @@ absl::StatusOr<int64_t> TreeTrimmer::DeleteNext(int64_t end) {
   read.set_from_index(trimmed_);
   read.set_limit(static_cast<int32_t>(std::min(end - trimmed_, kTrimRecords)));
   INGOT_ASSIGN_OR_RETURN(const v1::ReadJournalResponse page, pool_.ReadJournal(read));
-  if (page.records().empty()) return absl::DataLossError("the journal ends before its batches do");
+  if (page.records().empty()) return absl::DataLossError("the journal ends before its batches");
   v1::TrimRequest trim;
   for (const v1::JournalRecord& record : page.records()) {
     for (const int64_t group : record.batch().group_ids()) trim.add_group_ids(group);

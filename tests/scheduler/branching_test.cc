@@ -243,7 +243,7 @@ TEST(SampleOfAGroup, IsTheNextOneOfAGroupThatDoesNotBranch) {
     EXPECT_EQ(ticket->ref().group_id(), 0);
     EXPECT_EQ(ticket->ref().sample_index(), sample);
   }
-  EXPECT_THAT(std::string(scheduler->Admit(request).status().message()), HasSubstr("no sample left"));
+  EXPECT_THAT(std::string(scheduler->Admit(request).status().message()), HasSubstr("no samples left"));
   request.set_sample_of(9);
   EXPECT_THAT(std::string(scheduler->Admit(request).status().message()), HasSubstr("group 9 is over"));
 }

@@ -100,7 +100,7 @@ TEST_F(GradingTest, ACompleteGroupIsOpenUntilItsRewardIsInTheJournal) {
   const int64_t group = RunGroup();
   grader_.Give(group, {0.25, -0.5});
   EXPECT_EQ(Next(0).status().code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_THAT(std::string(Next(0).status().message()), HasSubstr("1 wait for their reward"));
+  EXPECT_THAT(std::string(Next(0).status().message()), HasSubstr("1 are waiting for their reward"));
   EXPECT_EQ(Stats().grading(), 1);
   executor_.RunReady();
   const auto batch = Next(0);
@@ -228,7 +228,7 @@ TEST_F(GradingTest, ATermThatJudgesNothingInManyGroupsEndsTheRun) {
   const absl::Status over = Next(0).status();
   EXPECT_EQ(over.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(over.message()),
-              HasSubstr("the reward term 'judge' has judged nothing in 3 groups in a row"));
+              HasSubstr("the reward term 'judge' has scored no episode in 3 consecutive groups"));
   EXPECT_THAT(std::string(over.message()), HasSubstr("rewards.give_up_groups"));
   EXPECT_THAT(std::string(over.message()), HasSubstr("judge said \"no idea\""));
   EXPECT_THAT(metrics.RenderText(), HasSubstr("ingot_scheduler_failed_terms_total{term=\"judge\"} 3"));

@@ -89,7 +89,7 @@ TEST(HaltRules, AfterAFinishedEpisodeSetUpsMustFailForTheWholeTime) {
   fail(40);
   EXPECT_TRUE(rules.CheckGroups(Policy(), 1, seconds(129)).ok()) << "it may come back";
   const std::string message = MessageOf(rules.CheckGroups(Policy(), 1, seconds(130)));
-  EXPECT_NE(message.find("in 100 s, 2 episodes in a row"), std::string::npos) << message;
+  EXPECT_NE(message.find("in 100 s, 2 consecutive episodes"), std::string::npos) << message;
   EXPECT_NE(message.find("start the run again: no image"), std::string::npos) << message;
   rules.EpisodeEnded(End(v1::EPISODE_FINISHED), seconds(131));
   EXPECT_TRUE(rules.CheckGroups(Policy(), 1, seconds(999)).ok());
@@ -110,7 +110,7 @@ TEST(HaltRules, ATermThatJudgesAgainStartsFromZero) {
   EXPECT_TRUE(rules.CheckTerms().ok());
   rules.TermsAsked({}, "judge", "503");
   const std::string message = MessageOf(rules.CheckTerms());
-  EXPECT_NE(message.find("'judge' has judged nothing in 2 groups in a row"), std::string::npos) << message;
+  EXPECT_NE(message.find("'judge' has scored no episode in 2 consecutive groups"), std::string::npos) << message;
   EXPECT_NE(message.find("the last failure: 503"), std::string::npos) << message;
 }
 

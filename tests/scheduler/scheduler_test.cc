@@ -393,7 +393,7 @@ TEST_F(SchedulerTest, AFailureOfTheInfrastructureIsTriedAgainAndDoesNotCountAgai
         << "more than max_attempts, and then no more";
   }
   EXPECT_THAT(std::string(scheduler_->NextBatch(Batch(0)).status().message()),
-              HasSubstr("4 through no fault of its agent"));
+              HasSubstr("4 through no fault of the agent"));
 }
 
 TEST_F(SchedulerTest, FailuresOfTheInfrastructureAreCountedThroughARestart) {
@@ -429,7 +429,7 @@ TEST_F(UnstartedTest, ARunWhoseAgentsNeverStartIsGivenUpAfterAFew) {
     End(v1::EPISODE_FAILED, before_first_call, of_setup);
     const absl::Status given_up = Asked();
     EXPECT_EQ(given_up.code(), StatusCode::kFailedPrecondition);
-    EXPECT_THAT(std::string(given_up.message()), HasSubstr("3 episodes in a row have failed"));
+    EXPECT_THAT(std::string(given_up.message()), HasSubstr("3 consecutive episodes have failed"));
     EXPECT_THAT(std::string(given_up.message()), HasSubstr("the last failure: setup: no disk"));
   }
 }

@@ -69,15 +69,14 @@ absl::Status HaltRules::CheckFailed(const WindowedFifo& policy, std::chrono::nan
   const double seconds = std::chrono::duration<double>(now - failing_since_).count();
   if (seconds < options_.give_up_seconds) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
-      "the run is given up: in ", static_cast<int64_t>(seconds), " s all of ", failed_in_a_row_,
-      " groups have failed and none has finished (scheduler.give_up_s); the last failure: ", last_failure_));
+      "ending the run: in ", static_cast<int64_t>(seconds), " s all of ", failed_in_a_row_,
+      " groups have failed, and none has finished (scheduler.give_up_s); the last failure: ", last_failure_));
 }
 
 absl::Status HaltRules::CheckEqual(const WindowedFifo& policy) const {
   if (MaxEqual() == 0 || equal_.groups < MaxEqual()) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
-      "the run is given up: the last ", equal_.groups,
-      " groups that were judged had no difference between the rewards of their samples ",
+      "ending the run: the last ", equal_.groups, " graded groups had the same reward for every sample in the group ",
       "(scheduler.give_up_equal), and batch ", policy.next_step(), " has ", policy.pending(), " of ",
       policy.groups_per_step(), " groups; ", DescribeEqual(),
       ": use tasks that the policy solves sometimes (data.tasks, scheduler.sampling), fix the reward if it does not "
@@ -90,7 +89,7 @@ absl::Status HaltRules::CheckTasksLeft(const WindowedFifo& policy, int64_t tasks
     return absl::OkStatus();
   }
   return absl::FailedPreconditionError(
-      absl::StrCat("the run is over before its last step: ", TaskSampler::kUsedUp, ", and ", policy.unbatched(),
+      absl::StrCat("the run ended before its last step: ", TaskSampler::kUsedUp, ", and ", policy.unbatched(),
                    " groups remain of the ", policy.groups_per_step(), " that batch ", policy.next_step(),
                    " needs; set scheduler.total_steps to what the tasks allow, minus dropped groups, or add tasks"));
 }
@@ -99,11 +98,11 @@ absl::Status HaltRules::CheckUnstarted(bool all_failed, std::chrono::nanoseconds
   if (options_.give_up_unstarted <= 0 || unstarted_ == 0) return absl::OkStatus();
   if (finished_episodes_ > 0) return CheckUnstartedAgain(now);
   if (!all_failed && unstarted_ < options_.give_up_unstarted) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "the run is given up: ", unstarted_,
-      " episodes in a row have failed in their set-up, and none has finished (scheduler.give_up_unstarted); fix "
-      "agents.recipes or the machine; the last failure: ",
-      last_unstarted_));
+  return absl::FailedPreconditionError(
+      absl::StrCat("ending the run: ", unstarted_,
+                   " consecutive episodes have failed in setup, and none has finished (scheduler.give_up_unstarted); "
+                   "fix agents.recipes or the machine; the last failure: ",
+                   last_unstarted_));
 }
 
 // The recipe works, so the failure may be temporary. For example, a restarting server must not end the run.
@@ -112,8 +111,8 @@ absl::Status HaltRules::CheckUnstartedAgain(std::chrono::nanoseconds now) const 
   if (unstarted_ < options_.give_up_unstarted || options_.give_up_seconds <= 0 || seconds < options_.give_up_seconds)
     return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat("the run is given up: in ", static_cast<int64_t>(seconds), " s, ", unstarted_,
-                   " episodes in a row have failed in their set-up, and none has finished (scheduler.give_up_s, "
+      absl::StrCat("ending the run: in ", static_cast<int64_t>(seconds), " s, ", unstarted_,
+                   " consecutive episodes have failed in setup, and none has finished (scheduler.give_up_s, "
                    "scheduler.give_up_unstarted); fix what the last failure names, and start the run again: ",
                    last_unstarted_));
 }
@@ -121,12 +120,11 @@ absl::Status HaltRules::CheckUnstartedAgain(std::chrono::nanoseconds now) const 
 absl::Status HaltRules::CheckTerms() const {
   for (const auto& [term, failed] : failed_terms_) {
     if (give_up_groups_ <= 0 || failed.groups < give_up_groups_) continue;
-    return absl::FailedPreconditionError(absl::StrCat("the run is given up: the reward term '", term,
-                                                      "' has judged nothing in ", failed.groups,
-                                                      " groups in a row (rewards.give_up_groups); fix its server, its "
-                                                      "options in rewards.terms or the tasks, and start "
-                                                      "the run again; the last failure: ",
-                                                      failed.last));
+    return absl::FailedPreconditionError(
+        absl::StrCat("ending the run: the reward term '", term, "' has scored no episode in ", failed.groups,
+                     " consecutive groups (rewards.give_up_groups); fix its server, its options in rewards.terms, or "
+                     "the tasks, and start the run again; the last failure: ",
+                     failed.last));
   }
   return absl::OkStatus();
 }
@@ -141,8 +139,8 @@ std::string HaltRules::DescribeEqual() const {
 void HaltRules::WarnOfEqual() const {
   if (MaxEqual() == 0 || equal_.groups != (MaxEqual() + 3) / 4) return;
   INGOT_LOG(warn,
-            "{} groups in a row were dropped because all samples of a group earned the same: {}; after {} the run ends "
-            "(scheduler.give_up_equal)",
+            "{} consecutive groups were dropped because all samples in a group earned the same reward: {}; after {}, "
+            "the run ends (scheduler.give_up_equal)",
             equal_.groups, DescribeEqual(), MaxEqual());
 }
 

@@ -108,7 +108,7 @@ absl::Status JournaledRun::Apply(const v1::JournalRecord& record) {
     case v1::JournalRecord::RECORD_NOT_SET:
       break;
   }
-  return absl::DataLossError("the journal has a record of a kind that this version of ingot does not know");
+  return absl::DataLossError("the journal has a record whose kind this version of ingot does not know");
 }
 
 absl::Status JournaledRun::ApplyBegun(const v1::JournalBegun& begun) {

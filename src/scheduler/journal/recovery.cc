@@ -38,11 +38,10 @@ absl::Status BeginJournal(const ResumePoint& resume, JournaledRun& run) {
   // Assumes that every earlier step used all of its groups, so ids do not collide and tasks continue after the last
   // step.
   record.mutable_begun()->set_group(std::max(resume.next_group, resume.step * run.policy().groups_per_step()));
-  INGOT_LOG(
-      warn,
-      "the pool is empty: the run continues from checkpoint {} with an empty journal, at group {}. Groups that were "
-      "admitted and not trained are lost, and so are all earlier episodes",
-      resume.step, record.begun().group());
+  INGOT_LOG(warn,
+            "the pool is empty: the run continues from checkpoint {} with an empty journal, at group {}. Groups that "
+            "were admitted but not trained are lost, as are all earlier episodes",
+            resume.step, record.begun().group());
   return run.Write(std::move(record));
 }
 
@@ -51,7 +50,7 @@ absl::Status EndLeft(datapool::Client& pool, const base::Clock& clock, v1::Episo
   v1::StoreEndRequest end;  // without a reward, so posted values are kept
   end.set_episode_id(episode.episode_id());
   end.set_state(episode.has_reward() ? v1::EPISODE_FINISHED : v1::EPISODE_FENCED);
-  end.set_detail(absl::StrCat("the run was started again", episode.has_reward() ? "; its reward had been posted" : ""));
+  end.set_detail(absl::StrCat("the run was restarted", episode.has_reward() ? "; its reward had been posted" : ""));
   end.set_ended_unix_ns(clock.UnixNanos());
   end.set_gateway_token(episode.gateway_token());
   const absl::Status ended = pool.StoreEnd(end);
