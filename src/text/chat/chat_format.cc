@@ -227,7 +227,7 @@ class SpecFormat final : public ChatFormat {
       if (is_user(messages[i])) break;
       if (messages[i].role != "assistant" || messages[i].reasoning.empty()) continue;
       return absl::FailedPreconditionError(
-          absl::StrCat("the template leaves out the reasoning of message ", i, " now that a user message follows"));
+          absl::StrCat("the template omits the reasoning of message ", i, ", because a user message follows"));
     }
     return absl::OkStatus();
   }
@@ -237,7 +237,7 @@ class SpecFormat final : public ChatFormat {
       const std::string& role = messages[i].role;
       if (role == "system" || role == "user" || role == "assistant" || role == "tool") continue;
       return absl::InvalidArgumentError(
-          absl::StrCat("message ", i, " has the role '", role, "'; known are system, user, assistant and tool"));
+          absl::StrCat("message ", i, " has the role '", role, "'; supported: system, user, assistant, and tool"));
     }
     return absl::OkStatus();
   }
@@ -365,7 +365,7 @@ absl::StatusOr<std::shared_ptr<const ChatFormat>> MakeChatFormat(const std::stri
     }
     return std::make_shared<SpecFormat>(spec, std::move(tokenizer), model_ends);
   }
-  return absl::NotFoundError(absl::StrCat("there is no chat format '", base::Shown(name), "'; known are ", known));
+  return absl::NotFoundError(absl::StrCat("unknown chat format '", base::Shown(name), "'; known are ", known));
 }
 
 }  // namespace ingot::text

@@ -168,18 +168,18 @@ absl::Status ChatTemplate::ReadTokenizerConfig(const std::string& text, bool tem
     const json::value* token = Find(config, name);
     if (token == nullptr || token->is_null()) continue;
     const json::string* content = TokenText(*token);
-    if (content == nullptr) return absl::InvalidArgumentError(absl::StrCat(name, " must be a text"));
+    if (content == nullptr) return absl::InvalidArgumentError(absl::StrCat(name, " must be a string"));
     special_tokens_.emplace_back(name, PlainText(View(*content)));
     if (std::string_view(name) == "eos_token") eos_token_ = View(*content);
   }
   const json::value* chat = Find(config, "chat_template");
   if (template_given || chat == nullptr || chat->is_null()) return absl::OkStatus();
   if (chat->is_string()) return AddTemplate(kDefault, std::string(View(chat->get_string())));
-  if (!chat->is_array()) return absl::InvalidArgumentError("chat_template must be a text or a list");
+  if (!chat->is_array()) return absl::InvalidArgumentError("chat_template must be a string or a list");
   for (const json::value& entry : chat->get_array()) {
     const json::value *name = Find(entry, "name"), *source = Find(entry, "template");
     if (name == nullptr || source == nullptr || !name->is_string() || !source->is_string()) {
-      return absl::InvalidArgumentError("each entry of chat_template needs the texts 'name' and 'template'");
+      return absl::InvalidArgumentError("each entry of chat_template needs the strings 'name' and 'template'");
     }
     INGOT_RETURN_IF_ERROR(AddTemplate(View(name->get_string()), std::string(View(source->get_string()))));
   }
@@ -202,7 +202,7 @@ absl::StatusOr<std::vector<int32_t>> EosIdsIn(const std::string& config_json) {
   } else {
     good = add(*eos);
   }
-  if (!good) return absl::InvalidArgumentError("eos_token_id must be a token id or a list of them");
+  if (!good) return absl::InvalidArgumentError("eos_token_id must be a token id or a list of token ids");
   return ids;
 }
 

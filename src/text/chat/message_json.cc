@@ -98,7 +98,7 @@ absl::StatusOr<Message> MessageFromJson(const json::value& value) {
   INGOT_ASSIGN_OR_RETURN(message.role, OptionalString(value, "role"));
   if (message.role == "developer") message.role = "system";
   if (message.role != "system" && message.role != "user" && message.role != "assistant" && message.role != "tool") {
-    return Bad(absl::StrCat("'role' is '", message.role, "'; it must be system, developer, user, assistant or tool"));
+    return Bad(absl::StrCat("'role' is '", message.role, "'; it must be system, developer, user, assistant, or tool"));
   }
   const json::value* content = Find(value, "content");
   if (IsNullOrMissing(content)) {
@@ -108,7 +108,7 @@ absl::StatusOr<Message> MessageFromJson(const json::value& value) {
   } else if (content->is_array()) {
     INGOT_ASSIGN_OR_RETURN(message.content, PartsText(content->get_array()));
   } else {
-    return Bad("'content' must be a string, an array of parts or null");
+    return Bad("'content' must be a string, an array of parts, or null");
   }
   INGOT_ASSIGN_OR_RETURN(message.name, OptionalString(value, "name"));
   INGOT_ASSIGN_OR_RETURN(message.tool_call_id, OptionalString(value, "tool_call_id"));
@@ -130,8 +130,8 @@ absl::StatusOr<Message> MessageFromJson(const json::value& value) {
 absl::Status CheckTextAlone(std::span<const Message> messages) {
   for (size_t i = 0; i < messages.size(); ++i) {
     if (messages[i].media.empty()) continue;
-    return Bad(absl::StrCat("message ", i, " holds a part of kind '", messages[i].media[0].kind,
-                            "': the chat format renders text only"));
+    return Bad(absl::StrCat("message ", i, " has a part of type '", messages[i].media[0].kind,
+                            "', but the chat format renders only text"));
   }
   return absl::OkStatus();
 }

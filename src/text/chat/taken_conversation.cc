@@ -119,10 +119,8 @@ absl::StatusOr<TakenConversation> ConversationTaker::TakeConversation(const Conv
 void ConversationTaker::Report(Concessions concessions, const absl::Status& rejection) const {
   for (size_t i = 0; i < kConcessions; ++i) {
     if (!concessions.Has(static_cast<Concession>(i)) || warned_[i].exchange(true)) continue;
-    INGOT_LOG(warn,
-              "the chat template {}: from now on, serving and training render such conversations with the concession "
-              "'{}'",
-              rejection.ok() ? std::string("leaves out a system message")
+    INGOT_LOG(warn, "the chat template {}: serving and training now render such conversations with the workaround '{}'",
+              rejection.ok() ? std::string("omits a system message")
                              : absl::StrCat("rejects a conversation (", rejection.message(), ")"),
               kConcessionNames[i]);
   }

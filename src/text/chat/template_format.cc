@@ -214,8 +214,7 @@ class TemplateFormat final : public ChatFormat {
     const size_t last = taken.messages().size() - 1;
     const auto content = CutAfterContent(last, taken.messages()[last].content, RegionOf(layout, last), layout.rendered);
     if (!content.has_value()) {
-      return absl::InvalidArgumentError(
-          "the chat template does not write the last message as it is, so no answer can continue it");
+      return absl::InvalidArgumentError("the chat template changes the last message, so no answer can continue it");
     }
     for (size_t& end : layout.ends) end = std::min(end, content->end);
     layout.prompt_begin = content->end;
@@ -412,13 +411,13 @@ class TemplateFormat final : public ChatFormat {
   }
 
   static absl::Status ReasoningLost(size_t message) {
-    return absl::FailedPreconditionError(absl::StrCat("the template leaves out the reasoning of message ", message,
-                                                      " now that the conversation continues"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("the template omits the reasoning of message ", message, " because the conversation continues"));
   }
 
   static absl::Status OtherText(size_t message) {
     return absl::AbortedError(
-        absl::StrCat("the template writes message ", message, " differently from what was sampled"));
+        absl::StrCat("the template writes message ", message, " differently from how it was sampled"));
   }
 
   std::vector<int32_t> EncodeTail(const Layout& whole, size_t from) const {
@@ -495,7 +494,8 @@ absl::StatusOr<std::shared_ptr<const ChatFormat>> MakeTemplateFormat(std::shared
   if (format->end_of_turn_ids().empty()) {
     return absl::InvalidArgumentError(
         "no token ends a turn: tokenizer_config.json has no eos_token that the tokenizer knows, generation_config.json "
-        "and config.json have no eos_token_id, and the template writes no special token after an answer");
+        "and config.json have no eos_token_id, and the template writes no special token after an answer. Set "
+        "eos_token_id in generation_config.json");
   }
   return std::shared_ptr<const ChatFormat>(std::move(format));
 }
@@ -528,7 +528,8 @@ absl::StatusOr<const OutputFormat*> DetectOutputFormat(const ChatTemplate& chat_
     }
   }
   return absl::NotFoundError(
-      "no known output format reads the tool calls that the chat template writes: set the model's output format");
+      "no known output format reads the tool calls that the chat template writes: set the chat format to "
+      "template:NAME, where NAME is an output format");
 }
 
 absl::StatusOr<std::shared_ptr<const ChatFormat>> LoadChatFormat(const std::string& model_dir,

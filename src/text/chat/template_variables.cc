@@ -35,17 +35,18 @@ absl::Status CheckTemplateVariables(const base::json::object& variables) {
     const std::string_view name(variable.key().data(), variable.key().size());
     if (!IsName(name)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("'", base::Shown(name), "' is not a variable name: use letters, digits and _, no digit first"));
+          absl::StrCat("'", base::Shown(name),
+                       "' is not a variable name: use letters, digits, and _, and do not start with a digit"));
     }
     if (std::ranges::find(kReserved, name) != kReserved.end()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("'", base::View(name), "' is set by the renderer of chat templates: leave it out"));
+          absl::StrCat("'", base::View(name), "' is set when chat templates are rendered: remove it"));
     }
     const base::json::value& value = variable.value();
     const bool is_number = value.is_number() || !base::BigInteger(value).empty();
     if (!value.is_bool() && !is_number && !value.is_string()) {
       return absl::InvalidArgumentError(absl::StrCat("the value of '", base::Shown(name),
-                                                     "' must be a bool, a number or a text, not ",
+                                                     "' must be a bool, a number, or a string, not ",
                                                      base::Shown(base::PrintJson(value))));
     }
   }

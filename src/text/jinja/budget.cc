@@ -17,7 +17,7 @@ void ChargeSteps(uint64_t count) {
   Budget* const budget = current;
   if (budget == nullptr) return;
   if (count > budget->steps_) {
-    FailLimit("the template exceeds the step limit of a rendering: it loops too long for this conversation");
+    FailLimit("the template takes too many steps to render: it loops too long for this conversation");
   }
   budget->steps_ -= count;
 }
@@ -26,7 +26,7 @@ void ChargeBytes(uint64_t count) {
   Budget* const budget = current;
   if (budget == nullptr) return;
   if (count > budget->bytes_) {
-    FailLimit("the template exceeds the text limit of a rendering");
+    FailLimit("the template renders more text than the limit allows");
   }
   budget->bytes_ -= count;
 }

@@ -23,7 +23,7 @@ Value ToJsonFilter(Runtime&, const Value& value, const Args& args) {
       style.indent = params[1].str()->bytes;
     } else {
       const int64_t spaces = params.Integer(1, 0);
-      if (spaces > 1024) FailLimit("tojson with an indent of more than 1024");
+      if (spaces > 1024) FailLimit("tojson supports an indent of at most 1024");
       style.indent = std::string(static_cast<size_t>(std::max<int64_t>(spaces, 0)), ' ');
     }
   }
@@ -45,7 +45,7 @@ Value Trim(Runtime&, const Value& value, const Args& args) {
   const bool given = params.has(0) && !params[0].is_none();
   if (given) {
     chars = params.RequireText(0)->view();
-    if (chars.size() > 4096) FailLimit("trim with more than 4096 bytes of characters");
+    if (chars.size() > 4096) FailLimit("trim supports at most 4096 bytes of characters");
     ChargeScan(text->bytes.size() * chars.size());
   }
   const Range range = StripRange(text->bytes, true, true, given ? &chars : nullptr);
@@ -102,7 +102,7 @@ Value Replace(Runtime&, const Value& value, const Args& args) {
 Value Indent(Runtime&, const Value& value, const Args& args) {
   const Params params("indent", args, {"width", "first", "blank"});
   if (value.is_undefined()) FailUndefined(value);
-  if (!value.is_str()) Fail(absl::StrCat("TypeError: indent wants a str, not ", TypeName(value)));
+  if (!value.is_str()) Fail(absl::StrCat("TypeError: indent expects a str, not ", TypeName(value)));
   StrPtr indent = std::make_shared<const Str>("    ");
   if (params.has(0) && params[0].is_str()) {
     indent = params[0].str();
@@ -142,7 +142,7 @@ Value Truncate(Runtime&, const Value& value, const Args& args) {
   const auto size = Length(value);
   if (!size) Fail(absl::StrCat("TypeError: object of type '", TypeName(value), "' has no len()"));
   if (static_cast<int64_t>(*size) <= length + leeway) return value;
-  if (!value.is_str()) Fail(absl::StrCat("TypeError: truncate wants a str, not ", TypeName(value)));
+  if (!value.is_str()) Fail(absl::StrCat("TypeError: truncate expects a str, not ", TypeName(value)));
   const StrPtr& text = value.str();
   size_t cut = ByteOffset(text->bytes, static_cast<size_t>(length - end_chars));
   if (!params.Flag(1, false)) {
@@ -181,7 +181,7 @@ Value WordCount(Runtime&, const Value& value, const Args&) {
 }
 
 Value UrlEncode(Runtime&, const Value& value, const Args&) {
-  if (value.is_dict() || value.is_seq()) Fail("TypeError: urlencode of pairs is not supported: encode their texts");
+  if (value.is_dict() || value.is_seq()) Fail("TypeError: urlencode does not support pairs: encode their strings");
   const StrPtr text = ToStr(value);
   constexpr char kHex[] = "0123456789ABCDEF";
   std::string out;
@@ -311,7 +311,7 @@ Value Round(Runtime&, const Value& value, const Args& args) {
     Fail("FilterArgumentError: method must be common, ceil or floor");
   }
   const double number = value.number();
-  if (std::abs(precision) > 300) FailLimit("round to more than 300 digits");
+  if (std::abs(precision) > 300) FailLimit("round supports at most 300 digits");
   if (method != "common") {
     const double scale = std::pow(10.0, static_cast<double>(precision));
     return Value((method == "ceil" ? std::ceil(number * scale) : std::floor(number * scale)) / scale);

@@ -32,7 +32,7 @@ int ReadNumber(std::string_view text, size_t& at) {
   int number = 0;
   while (at < text.size() && text[at] >= '0' && text[at] <= '9') {
     number = number * 10 + (text[at++] - '0');
-    if (number > kMaxWidth) FailLimit("a format asks for a width that is too large");
+    if (number > kMaxWidth) FailLimit("the width in a format specifier is too large");
   }
   return number;
 }
@@ -184,7 +184,7 @@ class PercentArguments {
   int NextInteger() {
     const Value value = Next();
     if (!value.is_integral()) Fail("TypeError: * wants int");
-    if (std::abs(value.integer()) > kMaxWidth) FailLimit("a format asks for a width that is too large");
+    if (std::abs(value.integer()) > kMaxWidth) FailLimit("the width in a format specifier is too large");
     return static_cast<int>(value.integer());
   }
   void Finish() const {

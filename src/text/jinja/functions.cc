@@ -68,7 +68,7 @@ class Cycler final : public Object {
  public:
   explicit Cycler(std::vector<Value> items) : state_(std::make_shared<CyclerState>()) {
     for (const Value& item : items) depth_ = std::max(depth_, Depth(item) + 1);
-    if (depth_ >= kMaxDepth) FailLimit("a cycler is nested too deep");
+    if (depth_ >= kMaxDepth) FailLimit("a cycler is nested too deeply");
     state_->items = std::move(items);
   }
   const char* type_name() const override { return "Cycler"; }
@@ -159,7 +159,7 @@ Value RaiseException(Runtime&, const Args& args) {
 Value StrftimeNow(Runtime& runtime, const Args& args) {
   const Params params("strftime_now", args, {"format"}, 1);
   std::string format = params.RequireText(0)->bytes;
-  if (format.size() > 4096) FailLimit("strftime_now with a format of more than 4096 bytes");
+  if (format.size() > 4096) FailLimit("strftime_now supports a format of at most 4096 bytes");
   std::tm local{};
   localtime_r(&runtime.now().tv_sec, &local);
   std::string micros = std::to_string(runtime.now().tv_nsec / 1000);

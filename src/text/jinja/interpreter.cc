@@ -69,7 +69,7 @@ void Interpreter::Renew(ScopePtr& scope, const ScopePtr& parent) {
 Interpreter::Level::Level(Interpreter* interpreter) : interpreter_(interpreter) {
   ChargeSteps(1);
   if (interpreter->depth_ >= interpreter->options_.limits.depth) {
-    FailLimit("RecursionError: macros or expressions are nested too deep");
+    FailLimit("RecursionError: macros or expressions are nested too deeply");
   }
   ++interpreter->depth_;
 }

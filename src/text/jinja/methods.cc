@@ -48,7 +48,7 @@ Value Format(Runtime& runtime, const Value& self, const Args& args) { return Bra
 
 Value FormatMap(Runtime& runtime, const Value& self, const Args& args) {
   const Params params("format_map", args, {"mapping"}, 1);
-  if (!params[0].is_dict()) Fail("TypeError: format_map() wants a dict");
+  if (!params[0].is_dict()) Fail("TypeError: format_map() expects a dict");
   Args named;
   for (const auto& [key, value] : params[0].dict()->items) {
     if (key.is_str()) named.named.emplace_back(key.str()->bytes, value);

@@ -49,7 +49,7 @@ StrPtr Params::Text(size_t i, const char* missing) const {
 
 const StrPtr& Params::RequireText(size_t i) const {
   if (!values_[i]->is_str()) {
-    Fail(absl::StrCat("TypeError: ", base::View(function_), "() wants a str, not ", TypeName(*values_[i])));
+    Fail(absl::StrCat("TypeError: ", base::View(function_), "() expects a str, not ", TypeName(*values_[i])));
   }
   return values_[i]->str();
 }

@@ -34,7 +34,7 @@ Value Strip(const StrPtr& self, const Args& args) {
   if (given) {
     chars = params.RequireText(0)->view();
     ChargeScan(self->bytes.size() * std::min<size_t>(chars.size(), 64));
-    if (chars.size() > 4096) FailLimit("strip() with more than 4096 bytes of characters");
+    if (chars.size() > 4096) FailLimit("strip() supports at most 4096 bytes of characters");
     ChargeSteps(chars.size());
   }
   const Range range = StripRange(self->bytes, kLeft, kRight, given ? &chars : nullptr);

@@ -40,7 +40,7 @@ Template::Template(std::unique_ptr<const Ast> ast) : ast_(std::move(ast)), promp
 Template::~Template() = default;
 
 absl::StatusOr<std::shared_ptr<const Template>> Template::Parse(std::string_view source) {
-  if (!base::IsValidUtf8(source)) return absl::InvalidArgumentError("chat template: it is not valid UTF-8");
+  if (!base::IsValidUtf8(source)) return absl::InvalidArgumentError("chat template: not valid UTF-8");
   try {
     return std::shared_ptr<const Template>(new Template(std::make_unique<const Ast>(ParseTemplate(source))));
   } catch (const TemplateError& error) {

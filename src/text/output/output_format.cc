@@ -61,8 +61,8 @@ absl::StatusOr<const OutputFormat*> FindOutputFormat(std::string_view name) {
     const std::vector<std::string>& aliases = format->row().aliases;
     if (format->name() == name || std::find(aliases.begin(), aliases.end(), name) != aliases.end()) return format.get();
   }
-  return absl::NotFoundError(
-      absl::StrCat("no output format '", base::Shown(name), "'; known: ", absl::StrJoin(OutputFormatNames(), ", ")));
+  return absl::NotFoundError(absl::StrCat("unknown output format '", base::Shown(name),
+                                          "'; known: ", absl::StrJoin(OutputFormatNames(), ", ")));
 }
 
 std::vector<std::string> OutputFormatNames() {

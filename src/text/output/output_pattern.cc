@@ -31,7 +31,7 @@ class PatternCompiler {
         return Bad("{key} and {is_string} must be followed by text");
       }
       if ((kind == Element::kName || kind == Element::kId) && (next == Element::kName || next == Element::kId)) {
-        return Bad("two names in a row are ambiguous");
+        return Bad("two names next to each other are ambiguous");
       }
     }
     return std::move(program_);
@@ -60,7 +60,7 @@ class PatternCompiler {
       at_ = brace;
       if (at_ == pattern_.size()) break;
       if (pattern_[at_] == '}') {
-        if (depth == 0) return Bad("a closing brace without an opening one");
+        if (depth == 0) return Bad("a closing brace has no opening brace");
         return absl::OkStatus();
       }
       ++at_;
@@ -73,7 +73,7 @@ class PatternCompiler {
     if (at_ < pattern_.size() && pattern_[at_] == '?') {
       ++at_;
       const size_t text_end = std::min(pattern_.find_first_of("{}", at_), pattern_.size());
-      if (text_end == at_) return Bad("{? needs a text to look for");
+      if (text_end == at_) return Bad("{? needs a string to look for");
       const size_t index = program_.size();
       program_.push_back({.kind = Element::kOptional, .text = std::string(pattern_.substr(at_, text_end - at_))});
       at_ = text_end;
@@ -88,7 +88,7 @@ class PatternCompiler {
     const std::string_view name = pattern_.substr(at_, close - at_);
     at_ = close + 1;
     if (name.starts_with('~')) {
-      if (name.find_first_not_of(kWhiteSpace, 1) != std::string_view::npos) return Bad("{~ takes only white space");
+      if (name.find_first_not_of(kWhiteSpace, 1) != std::string_view::npos) return Bad("{~ accepts only whitespace");
       program_.push_back({.kind = Element::kSpace, .text = std::string(name.substr(1))});
       return absl::OkStatus();
     }
@@ -107,13 +107,13 @@ class PatternCompiler {
       if (program_[i].kind != Element::kValue) continue;
       if (i == 0 || program_[i - 1].kind != Element::kLiteral || i + 1 >= program_.size() ||
           program_[i + 1].kind != Element::kLiteral) {
-        return Bad("{value} must stand between texts");
+        return Bad("{value} must be between two strings");
       }
       std::string& before = program_[i - 1].text;
       const size_t last = before.find_last_not_of(kWhiteSpace);
       std::string end = program_[i + 1].text;
       const size_t first = end.find_first_not_of(kWhiteSpace);
-      if (last == std::string::npos || first == std::string::npos) return Bad("{value} must stand between texts");
+      if (last == std::string::npos || first == std::string::npos) return Bad("{value} must be between two strings");
       program_[i].pad_before = before.substr(last + 1);
       before.resize(last + 1);
       program_[i].pad_after = end.substr(0, first);
@@ -147,8 +147,8 @@ absl::Status CheckCall(const CompiledRow& compiled, const SectionRow& source, Se
     const Element::Kind kind = section.call[i].kind;
     names += kind == Element::kName || kind == Element::kId || kind == Element::kObject;
     if (kind == Element::kKey || kind == Element::kValue || kind == Element::kIsString || kind == Element::kContent) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("call '", source.call, "': {key}, {value}, {is_string} and {content} have no place in a call"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "call '", source.call, "': {key}, {value}, {is_string} and {content} are not allowed in a call"));
     }
     if (kind != Element::kJson && kind != Element::kObject && kind != Element::kParameters &&
         kind != Element::kKeywords) {
@@ -156,7 +156,8 @@ absl::Status CheckCall(const CompiledRow& compiled, const SectionRow& source, Se
     }
     ++arguments;
     if (kind != Element::kObject && names == 0) {
-      return absl::InvalidArgumentError(absl::StrCat("call '", source.call, "': the name must come before arguments"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("call '", source.call, "': the name must come before the arguments"));
     }
     section.after_parameters = FirstLiteral(Program(section.call.begin() + i + 1, section.call.end()));
     if (kind == Element::kKeywords && !section.after_parameters.starts_with(')')) {
@@ -169,7 +170,7 @@ absl::Status CheckCall(const CompiledRow& compiled, const SectionRow& source, Se
                      "' needs exactly one of {json}, {object}, {parameters} and {keywords}, not ", arguments));
   }
   if (Has(section.call, Element::kParameters) && compiled.parameter.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("call '", source.call, "' needs the row's `parameter`"));
+    return absl::InvalidArgumentError(absl::StrCat("call '", source.call, "' needs `parameter` in its row"));
   }
   return absl::OkStatus();
 }
@@ -184,7 +185,7 @@ absl::StatusOr<Section> CompileSection(const SectionRow& row, const CompiledRow&
       if (element.kind == Element::kLiteral || element.kind == Element::kSpace || element.kind == Element::kOptional) {
         continue;
       }
-      return absl::InvalidArgumentError("`begin` and `end` of a section hold text only");
+      return absl::InvalidArgumentError("`begin` and `end` of a section must be plain text");
     }
   }
   section.separator = WithMarks(Trimmed(row.between), compiled.tokens);
@@ -202,7 +203,7 @@ absl::StatusOr<Section> CompileSection(const SectionRow& row, const CompiledRow&
     return absl::InvalidArgumentError(absl::StrCat("call '", row.call, "': its section must begin with text"));
   }
   if (!section.end.empty() && section.end_literal.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("`end` '", row.end, "' must hold text"));
+    return absl::InvalidArgumentError(absl::StrCat("`end` '", row.end, "' must be plain text"));
   }
   return section;
 }
@@ -332,7 +333,7 @@ absl::StatusOr<CompiledRow> CompileRow(const OutputRow& row, std::vector<std::st
   };
   if (row.name.empty()) return absl::InvalidArgumentError("an output format needs a name");
   if (row.think_begin.empty() != row.think_end.empty()) {
-    return annotate(absl::InvalidArgumentError("think_begin and think_end go together"));
+    return annotate(absl::InvalidArgumentError("think_begin and think_end must be set together"));
   }
   compiled.think_begin = WithMarks(row.think_begin, compiled.tokens);
   compiled.think_end = WithMarks(row.think_end, compiled.tokens);
@@ -359,7 +360,7 @@ absl::StatusOr<CompiledRow> CompileRow(const OutputRow& row, std::vector<std::st
   std::stable_sort(compiled.triggers.begin(), compiled.triggers.end(),
                    [](const Trigger& a, const Trigger& b) { return a.text.size() > b.text.size(); });
   for (const Trigger& trigger : compiled.triggers) {
-    if (trigger.text.empty()) return annotate(absl::InvalidArgumentError("an empty text among `dropped`"));
+    if (trigger.text.empty()) return annotate(absl::InvalidArgumentError("`dropped` has an empty string"));
     compiled.trigger_starts[static_cast<unsigned char>(trigger.text[0])] = true;
     if (trigger.section >= 0 && trigger.text.size() > 1 && trigger.text[0] == '[') compiled.json_stop = trigger.text;
   }

@@ -58,7 +58,7 @@ class Fields {
 
   absl::Status Done() {
     if (status_.ok() && taken_ != object_.get_object().size()) {
-      Fail("", absl::StrCat("has an unknown field; known are ", names_));
+      Fail("", absl::StrCat("has an unknown field; known: ", names_));
     }
     return status_;
   }

@@ -59,7 +59,7 @@ absl::StatusOr<std::vector<CallPiece>> PiecesOf(const CompiledRow& row, const Pr
         pieces.push_back({CallPiece::kKeywords});
         break;
       default:
-        return absl::InternalError("a call's pattern holds what belongs into a parameter");
+        return absl::InternalError("a call's pattern has an element that belongs in a parameter");
     }
   }
   return pieces;
@@ -149,8 +149,8 @@ absl::StatusOr<OutputFormat::CallFrame> OutputFormat::FrameOf(std::string_view t
   std::string* text = &frame.before;
   for (const CallPiece& piece : shape.call) {
     if (piece.kind == CallPiece::kParameters || piece.kind == CallPiece::kKeywords) {
-      return absl::UnimplementedError(
-          absl::StrCat("the format '", row_.row.name, "' does not write arguments as JSON: a call cannot be framed"));
+      return absl::UnimplementedError(absl::StrCat("the format '", row_.row.name,
+                                                   "' does not write arguments as JSON, so a call cannot be framed"));
     }
     if (piece.kind == CallPiece::kArguments) text = &frame.after;
     *text += piece.kind == CallPiece::kIndex ? "0" : piece.text;

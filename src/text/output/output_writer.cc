@@ -57,7 +57,7 @@ class CallWriter {
       case Element::kKeywords:
         return Keywords(out);
       default:
-        return absl::InternalError("a call's pattern holds what belongs into a parameter");
+        return absl::InternalError("a call's pattern has an element that belongs in a parameter");
     }
   }
 

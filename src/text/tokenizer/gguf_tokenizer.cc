@@ -143,7 +143,8 @@ absl::StatusOr<json::array> WrittenMerges(const File& file, const std::vector<st
     const std::string& merge = merges[rank];
     const size_t space = merge.find(' ');
     if (space == std::string::npos || merge.find(' ', space + 1) != std::string::npos) {
-      return Bad(file, absl::StrCat("field 'tokenizer.ggml.merges' has '", merge, "' at ", rank, ": not two tokens"));
+      return Bad(
+          file, absl::StrCat("field 'tokenizer.ggml.merges' has '", merge, "' at ", rank, ", which is not two tokens"));
     }
     sides.push_back(json::array{merge.substr(0, space), merge.substr(space + 1)});
   }
@@ -238,8 +239,7 @@ absl::StatusOr<json::value> PreTokenizer(const File& file, const Fields& fields)
     return json::value{{"type", "Sequence"}, {"pretokenizers", json::array{std::move(split), std::move(bytes)}}};
   }
   return Bad(file, absl::StrCat("field 'tokenizer.ggml.pre' is '", name,
-                                "', an unknown way of splitting: put the model's own tokenizer.json next to the "
-                                "weights"));
+                                "', an unknown pre-tokenizer: put the model's own tokenizer.json next to the weights"));
 }
 
 json::value Decoder(const Fields& fields) {
@@ -335,8 +335,9 @@ absl::Status AddNamedTemplates(const File& file, std::map<std::string, std::stri
       return absl::ascii_isalnum(c) || c == '_' || c == '-';
     });
     if (!is_name) {
-      return absl::InvalidArgumentError(absl::StrCat(file.path(), ": field '", base::Shown(key),
-                                                     "' has a name that is no file's: letters, digits, _ and - only"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(file.path(), ": field '", base::Shown(key),
+                       "' has a name that cannot be a file name: use only letters, digits, _, and -"));
     }
     INGOT_ASSIGN_OR_RETURN(const auto* text, file.Find<std::string>(key));
     files[absl::StrCat("additional_chat_templates/", name, ".jinja")] = *text;

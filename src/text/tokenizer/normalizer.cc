@@ -107,7 +107,7 @@ absl::Status Read(const json::value& component, int depth, NormalizerChain& chai
   if (type == "Sequence") {
     const json::value* list = Find(component, "normalizers");
     if (list == nullptr || !list->is_array() || depth > 8) {
-      return MalformedComponent("normalizer Sequence needs a list of normalizers, not nested deeper than 8");
+      return MalformedComponent("normalizer Sequence needs a list of normalizers, nested at most 8 levels deep");
     }
     for (const json::value& item : list->get_array()) INGOT_RETURN_IF_ERROR(Read(item, depth + 1, chain));
   } else if (type == "NFC") {

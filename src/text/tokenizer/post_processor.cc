@@ -29,7 +29,7 @@ absl::Status PostProcessor::ReadOne(const json::value& component, int depth) {
   if (type == "Sequence") {
     const json::value* list = Find(component, "processors");
     if (list == nullptr || !list->is_array() || depth > 8) {
-      return MalformedComponent("post_processor Sequence needs a list of processors, not nested deeper than 8");
+      return MalformedComponent("post_processor Sequence needs a list of processors, nested at most 8 levels deep");
     }
     for (const json::value& item : list->get_array()) INGOT_RETURN_IF_ERROR(ReadOne(item, depth + 1));
     return absl::OkStatus();
@@ -37,7 +37,7 @@ absl::Status PostProcessor::ReadOne(const json::value& component, int depth) {
   if (type != "TemplateProcessing" && type != "RobertaProcessing" && type != "BertProcessing") {
     return UnsupportedComponent(absl::StrCat("post_processor ", type));
   }
-  if (!parts_.empty()) return UnsupportedComponent("a second post_processor that adds tokens");
+  if (!parts_.empty()) return UnsupportedComponent("more than one post_processor that adds tokens");
   return type == "TemplateProcessing" ? ReadTemplate(component) : ReadPair(component, type);
 }
 

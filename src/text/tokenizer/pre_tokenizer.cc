@@ -268,7 +268,7 @@ struct Reader {
     if (type == "Sequence") {
       const json::value* list = Find(component, "pretokenizers");
       if (list == nullptr || !list->is_array() || depth > 8) {
-        return MalformedComponent("pre_tokenizer Sequence needs a list of pretokenizers, not nested deeper than 8");
+        return MalformedComponent("pre_tokenizer Sequence needs a list of pretokenizers, nested at most 8 levels deep");
       }
       for (const json::value& item : list->get_array()) INGOT_RETURN_IF_ERROR(Read(item, depth + 1));
       return absl::OkStatus();

@@ -76,7 +76,7 @@ struct StripOptions {
 
 absl::StatusOr<StripOptions> ReadStrip(const json::value& component) {
   INGOT_ASSIGN_OR_RETURN(const std::string content, ReadString(component, "content", "decoder Strip"));
-  if (content.size() != 1) return UnsupportedComponent("decoder Strip of anything but one ASCII character");
+  if (content.size() != 1) return UnsupportedComponent("decoder Strip of anything except one ASCII character");
   StripOptions options;
   options.c = content[0];
   for (const auto& [field, count] : {std::pair{"start", &options.start}, std::pair{"stop", &options.stop}}) {
@@ -105,7 +105,7 @@ struct TokenDecoder::Plan {
     if (type == "Sequence") {
       const json::value* list = base::Find(component, "decoders");
       if (list == nullptr || !list->is_array() || depth > 8) {
-        return MalformedComponent("decoder Sequence needs a list of decoders, not nested deeper than 8");
+        return MalformedComponent("decoder Sequence needs a list of decoders, nested at most 8 levels deep");
       }
       for (const json::value& item : list->get_array()) INGOT_RETURN_IF_ERROR(Read(item, depth + 1));
       return absl::OkStatus();
@@ -118,7 +118,7 @@ struct TokenDecoder::Plan {
     if (type != "ByteLevel" && type != "ByteFallback" && type != "Metaspace" && type != "Replace") {
       return UnsupportedComponent(absl::StrCat("decoder ", type));
     }
-    if (fused) return UnsupportedComponent(absl::StrCat("decoder ", type, " after one that fuses the tokens"));
+    if (fused) return UnsupportedComponent(absl::StrCat("decoder ", type, " after a decoder that fuses tokens"));
     if (byte_fallback) return UnsupportedComponent(absl::StrCat("decoder ", type, " after ByteFallback"));
     if (each_first) return UnsupportedComponent(absl::StrCat("decoder ", type, " after Metaspace"));
     if (type == "ByteLevel") {
@@ -137,7 +137,7 @@ struct TokenDecoder::Plan {
   absl::Status AddStrip(const json::value& component) {
     INGOT_ASSIGN_OR_RETURN(const StripOptions options, ReadStrip(component));
     if (fused) {
-      if (strip) return UnsupportedComponent("a second decoder Strip");
+      if (strip) return UnsupportedComponent("more than one decoder Strip");
       strip = options;
       return absl::OkStatus();
     }

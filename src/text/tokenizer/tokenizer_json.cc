@@ -72,8 +72,8 @@ absl::StatusOr<std::vector<TokenDecoder::Token>> DecoderTokens(const Vocabulary&
     const int32_t id = known != vocabulary.ids.end() ? known->second : next_id++;
     if (id != token.id) {
       return MalformedComponent(absl::StrCat(
-          "added token '", token.content, "' has the id ", token.id, " in the file, and `tokenizers` would give it ",
-          id, ", ", known != vocabulary.ids.end() ? "as the vocabulary has it" : "the next after the vocabulary's"));
+          "added token '", token.content, "' has the id ", token.id, " in the file, but `tokenizers` would give it ",
+          id, ", ", known != vocabulary.ids.end() ? "as in the vocabulary" : "the next id after the vocabulary's"));
     }
     if (tokens[id].exists && tokens[id].text != token.content) {
       return MalformedComponent(absl::StrCat("id ", id, " is both '", tokens[id].text, "' and '", token.content, "'"));

@@ -70,7 +70,7 @@ class Translator {
       return absl::OkStatus();
     }
     if (Consume("\\")) return Escape();
-    if (Next("*") || Next("+") || Next("?")) return Malformed("a quantifier of nothing");
+    if (Next("*") || Next("+") || Next("?")) return Malformed("a quantifier without an operand");
     const size_t size = DecodeAt(in_, at_).size;
     if (size == 1 && (in_[at_] == '#' || in_[at_] == ']' || in_[at_] == '}' || in_[at_] == '{')) out_ += '\\';
     out_ += in_.substr(at_, size);
@@ -105,7 +105,7 @@ class Translator {
     }
     if (Consume(":")) return GroupBody("(?" + options + ":", depth);
     if (!Consume(")")) return Malformed("a group without )");
-    if (!first) return Unsupported("an option (?i) in the middle of a group");
+    if (!first) return Unsupported("the option (?i) in the middle of a group");
     out_ += "(?" + options + ")";
     return absl::OkStatus();
   }
@@ -247,7 +247,7 @@ class Translator {
       value = value * 16 + static_cast<uint32_t>(c <= '9' ? c - '0' : (c | 32) - 'a' + 10);
     }
     if (digits == 0 || (braced && !Consume("}")) || value >= 0x110000 || (value >= 0xD800 && value < 0xE000)) {
-      return Malformed("a hexadecimal escape that names no character");
+      return Malformed("a hexadecimal escape that is not a character");
     }
     return Set{HexEscape(value)};
   }
@@ -373,7 +373,7 @@ class Translator {
 }  // namespace
 
 absl::StatusOr<std::string> OnigurumaToPcre2(std::string_view pattern) {
-  if (!IsValidUtf8(pattern)) return absl::InvalidArgumentError("regular expression: it is not UTF-8");
+  if (!IsValidUtf8(pattern)) return absl::InvalidArgumentError("regular expression: not UTF-8");
   return Translator(pattern).Run();
 }
 

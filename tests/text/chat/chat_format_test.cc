@@ -100,7 +100,7 @@ TEST(ChatFormatTest, MediaIsRejectedByName) {
   conversation.messages[0].media = {{.at = 1, .kind = "image", .content = "image-01"}};
   const absl::Status rejected = format->Render(conversation, true).status();
   EXPECT_EQ(rejected.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(rejected.message(), "message 0 holds a part of kind 'image': the chat format renders text only");
+  EXPECT_EQ(rejected.message(), "message 0 has a part of type 'image', but the chat format renders only text");
   EXPECT_EQ(format->RenderTurns(conversation, 0).status().code(), absl::StatusCode::kInvalidArgument);
 }
 

@@ -88,7 +88,7 @@ TEST(TemplateFormatTest, MediaIsRejectedByName) {
        {format->Render(conversation, true).status(), format->RenderTurns(conversation, 0).status(),
         format->RenderTail(conversation, 3, {}).status()}) {
     EXPECT_EQ(rejected.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(rejected.message()), HasSubstr("message 1 holds a part of kind 'image'"));
+    EXPECT_THAT(std::string(rejected.message()), HasSubstr("message 1 has a part of type 'image'"));
   }
 }
 
@@ -314,7 +314,7 @@ TEST(TemplateFormatTest, ABegunAnswerEndsAfterItsContent) {
   begun.ends_begun = true;
   const auto changed = turns("{{ m.content | upper }}")->Render(begun, true);
   EXPECT_EQ(changed.status().code(), absl::StatusCode::kInvalidArgument) << changed.status();
-  EXPECT_THAT(std::string(changed.status().message()), HasSubstr("does not write the last message as it is"));
+  EXPECT_THAT(std::string(changed.status().message()), HasSubstr("changes the last message"));
 }
 
 TEST(TemplateFormatTest, TemplateErrorsNameTheLine) {

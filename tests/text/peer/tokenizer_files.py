@@ -118,7 +118,7 @@ GENERAL = [f"{name}+pcre2" for name in ("qwen3", "llama3", "deepseek_v3", "gpt4o
 
 
 def fetch(name, cache):
-    """The folder of one tokenizer, downloaded or made if it is not there."""
+    """The folder of one tokenizer, downloaded or made if it does not exist."""
     cache = pathlib.Path(cache)
     cache.mkdir(parents=True, exist_ok=True)
     if name.endswith("+pcre2"):

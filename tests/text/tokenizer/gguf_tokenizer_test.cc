@@ -120,7 +120,7 @@ TEST_F(GgufTokenizer, RejectsATokenizerThatItWouldGetWrong) {
   ExpectRejected(gguf::FileMaker().Text("tokenizer.ggml.model", "bert"), "is 'bert'; supported: gpt2 and llama");
   json::value other = fields("smollm");
   other.get_object()["pre"] = "deepseek-llm";
-  ExpectRejected(Maker(other), "field 'tokenizer.ggml.pre' is 'deepseek-llm', an unknown way of splitting");
+  ExpectRejected(Maker(other), "field 'tokenizer.ggml.pre' is 'deepseek-llm', an unknown pre-tokenizer");
   other = fields("smollm");
   other.get_object()["eos_token_id"] = 4000;
   ExpectRejected(Maker(other), "field 'tokenizer.ggml.eos_token_id' is 4000, but the vocabulary has 693 tokens");
@@ -130,7 +130,7 @@ TEST_F(GgufTokenizer, RejectsATokenizerThatItWouldGetWrong) {
   lists.Text("tokenizer.ggml.model", "gpt2").Texts("tokenizer.ggml.tokens", {"a", "b"});
   gguf::FileMaker types = lists, merges = lists, unknown = lists;
   ExpectRejected(types.Numbers<int32_t>("tokenizer.ggml.token_type", 5, {1}), "has 1 values for 2 tokens");
-  ExpectRejected(merges.Texts("tokenizer.ggml.merges", {"a b c"}), "has 'a b c' at 0: not two tokens");
+  ExpectRejected(merges.Texts("tokenizer.ggml.merges", {"a b c"}), "has 'a b c' at 0, which is not two tokens");
   ExpectRejected(unknown.Texts("tokenizer.ggml.merges", {"a b"}), "merge 0 needs the token 'ab'");
   gguf::FileMaker twice;
   twice.Text("tokenizer.ggml.model", "gpt2").Texts("tokenizer.ggml.tokens", {"a", "b", "a"});
