@@ -53,7 +53,7 @@ void AdamW::CollectGradients() {
 
 size_t AdamW::IndexOf(const std::string& name) const {
   const auto found = std::lower_bound(names_.begin(), names_.end(), name);
-  TORCH_CHECK(found != names_.end() && *found == name, "the optimizer has no parameter ", name);
+  TORCH_CHECK(found != names_.end() && *found == name, "the optimizer has no parameter named ", name);
   return static_cast<size_t>(found - names_.begin());
 }
 

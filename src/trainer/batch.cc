@@ -80,8 +80,8 @@ class Collector {
       return tree.episode().ref().sample_index() >= options_.group_size;
     });
     if (options_.group_size > 0 && finished != options_.group_size && !(branches && finished > options_.group_size)) {
-      return absl::InvalidArgumentError(absl::StrCat("group ", group.group_id(), " holds ", finished - trained.ungraded,
-                                                     " finished samples where group_size is ", options_.group_size));
+      return absl::InvalidArgumentError(absl::StrCat("group ", group.group_id(), " has ", finished - trained.ungraded,
+                                                     " finished samples, but group_size is ", options_.group_size));
     }
     return absl::OkStatus();
   }
@@ -247,13 +247,13 @@ class Collector {
   }
 
   std::string WhyEmpty() const {
-    return absl::StrCat("no token of the batch is trained: ", counts_.episodes_left_out, " episodes excluded, ",
+    return absl::StrCat("the batch has no tokens to train on: ", counts_.episodes_left_out, " episodes excluded, ",
                         counts_.calls_left_out_weights, " calls to other models, ", counts_.calls_left_out_flagged,
-                        " calls sampled under a penalty, bias or grammar, ", counts_.calls_empty,
+                        " calls sampled with a penalty, bias, or grammar, ", counts_.calls_empty,
                         " without sampled tokens, ", counts_.calls_left_out_truncated,
                         " excluded by trainer.truncated, ", counts_.tokens_left_out_age,
                         " tokens older than train_segments allows, ", counts_.groups_filtered,
-                        " groups without any advantage, ", counts_.episodes_unpaired, " episodes without a pair");
+                        " groups without advantages, ", counts_.episodes_unpaired, " episodes without a pair");
   }
 
   void Report(const v1::FeedStats& feed) {
@@ -309,7 +309,7 @@ std::string RoutesFault(const tree::CallPath& call, const TokenLimits& limits) {
              choice = static_cast<size_t>(limits.experts_per_token);
   if (call.routes.size() != width * call.sampled.size()) {
     return absl::StrCat("it has routes of ", call.routes.size(), " experts for ", call.sampled.size(),
-                        " sampled tokens; the model's layers take ", width, " for each");
+                        " sampled tokens, but the model's layers need ", width, " for each");
   }
   for (size_t i = 0; i < call.routes.size(); i += choice) {
     const auto chosen = std::span(call.routes).subspan(i, choice);
@@ -365,8 +365,8 @@ absl::Status CheckCall(const tree::CallPath& call, const TokenLimits& limits, bo
 absl::StatusOr<PreparedBatch> PrepareBatch(const TrainBatch& batch, const TrainerOptions& options,
                                            const TokenLimits& limits, int64_t version) {
   if (options.groups_per_step > 0 && static_cast<int64_t>(batch.groups.size()) != options.groups_per_step) {
-    return absl::InvalidArgumentError(absl::StrCat("batch ", batch.step, " holds ", batch.groups.size(),
-                                                   " groups where groups_per_step is ", options.groups_per_step));
+    return absl::InvalidArgumentError(absl::StrCat("batch ", batch.step, " has ", batch.groups.size(),
+                                                   " groups, but groups_per_step is ", options.groups_per_step));
   }
   if (batch.groups.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("batch ", batch.step, " has no groups"));
@@ -411,9 +411,9 @@ absl::StatusOr<PreparedBatch> PreparePairs(std::vector<tree::CallPath> calls, co
   for (size_t e = 0; e + 1 < present.size(); e += 2) {
     if (present[e].empty() && present[e + 1].empty()) continue;
     if (present[e].empty() || present[e + 1].empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(present[e].empty() ? present[e + 1] : present[e],
-                                                     " has nothing to be compared with: the other side of its pair "
-                                                     "has no assistant tokens"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(present[e].empty() ? present[e + 1] : present[e],
+                       " cannot be compared: the other side of its pair has no assistant tokens"));
     }
     prepared.preferences.push_back({static_cast<int32_t>(e), static_cast<int32_t>(e + 1)});
   }

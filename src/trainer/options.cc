@@ -14,7 +14,7 @@ absl::Status Require(bool holds, const std::string& what) {
 
 void BindObjective(base::Schema& schema, TrainerOptions& o) {
   schema.Choice("preset", &o.preset, PresetNames(),
-                "published recipe, which sets those trainer keys that neither the file nor the command line sets");
+                "published recipe; sets the trainer keys that neither the file nor the command line sets");
   schema.Choice("objective", &o.objective, ObjectiveNames(), "the policy loss; custom: trainer.custom.function");
   schema.Section("custom", o.custom);
   schema.Field("eps_clip_low", &o.eps_clip_low, "importance ratios below 1 - eps_clip_low are clipped; >= 1: never",
@@ -25,8 +25,8 @@ void BindObjective(base::Schema& schema, TrainerOptions& o) {
                "ppo_clip: upper bound for the ratio of tokens with a negative advantage; 0: off",
                base::Above(1).OrZero());
   schema.Field("importance_cap", &o.importance_cap,
-               "ppo_clip: upper bound for importance weights between rollout's and the trainer's policy, which replace "
-               "the clip; 0: off",
+               "ppo_clip: upper bound for importance weights between the rollout policy and the trainer's policy, "
+               "which replace the clip; 0: off",
                base::NotNegative());
   schema.Field("opmd_tau", &o.opmd_tau, "opmd: twice the weight of the squared sequence log-ratio", base::Positive());
   schema.Field("sapo_tau_positive", &o.sapo_tau_positive,

@@ -60,7 +60,7 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
   if (batch.step != version()) {
     return ShareEarlyError(
         ranks_, absl::InvalidArgumentError(absl::StrCat("batch ", batch.step, " cannot be trained at version ",
-                                                        version(), ": batches come in order")));
+                                                        version(), ": batches must be trained in order")));
   }
   next_group_ = std::max(next_group_, batch.feed.next_group());
   parts_.DropBefore();
@@ -136,7 +136,7 @@ absl::StatusOr<Trainer::Outcome> Trainer::RunStep(PreparedBatch& batch, const tr
 }
 
 void Trainer::Update(BatchGradient& gradient, BoundedUpdate& update, StepMetrics& metrics, Outcome& outcome) {
-  const base::WorkPart shown("update of the weights");
+  const base::WorkPart shown("weight update");
   const double grad_norm = policy_.optimizer().GradNorm();
   const std::string fault = gradient.FindFault(outcome.tally, grad_norm);
   if (!fault.empty()) {

@@ -137,7 +137,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Resume(const TrainerOptions& o
     INGOT_ASSIGN_OR_RETURN(const auto snapshot, trainer->TakeSnapshot());
     if (snapshot->checksum() != contents.weights_checksum) {
       return absl::DataLossError(
-          absl::StrCat("checkpoint ", checkpoint_path, ": its weights do not have the checksum in its state.json"));
+          absl::StrCat("checkpoint ", checkpoint_path, ": its weights do not match the checksum in its state.json"));
     }
     return trainer;
   });

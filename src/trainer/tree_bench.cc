@@ -140,7 +140,7 @@ class ShapeBench {
                                          o_.micro_batch_tokens);
     if (!o_.checkpoint_layers) advice += ", set --checkpoint-layers";
     if (!o_.recompute_prefix) advice += ", set --recompute-prefix";
-    if (o_.baselines) advice += ", skip the baselines with --no-baselines";
+    if (o_.baselines) advice += ", or skip the baselines with --no-baselines";
     return advice;
   }
 

@@ -56,7 +56,8 @@ absl::StatusOr<std::shared_ptr<const weights::Snapshot>> SnapshotOf(
       const auto found = rounded.find(view.name);
       if (found == rounded.end() || found->second.memory == nullptr) continue;
       if (found->second.memory.get() != view.bytes.data()) {
-        return absl::InternalError("parameter '" + view.name + "' is not in the memory that the optimizer gave it");
+        return absl::InternalError("parameter '" + view.name +
+                                   "' is not in the memory that the optimizer allocated for it");
       }
       view.owner = found->second.memory;
       view.checksum = found->second.checksum;

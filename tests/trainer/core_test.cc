@@ -620,7 +620,7 @@ TEST(PrepareBatch, ErrorsNameTheCall) {
   EXPECT_THAT(message(TrainBatch{}), HasSubstr("no groups"));
   const auto empty = PrepareBatch(OneGroup({MakeEpisode("none", 1.0, {})}), {}, 10, 3);
   ASSERT_TRUE(empty.ok());
-  EXPECT_THAT(empty->empty_reason, HasSubstr("no token of the batch is trained"));
+  EXPECT_THAT(empty->empty_reason, HasSubstr("the batch has no tokens to train on"));
 }
 
 TEST(PrepareBatch, RewardToGoCreditsATurnWithLaterRewards) {

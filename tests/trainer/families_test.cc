@@ -433,7 +433,7 @@ TEST(ReplayOfForgedRoutes, IsRejectedWhereTheyDoNotFitTheModel) {
   };
   auto wrong = calls;
   wrong[0].routes.resize(2 * wrong[0].sampled.size());
-  EXPECT_THAT(fault(wrong), testing::HasSubstr("the model's layers take 4 for each"));
+  EXPECT_THAT(fault(wrong), testing::HasSubstr("the model's layers need 4 for each"));
   wrong = calls;
   wrong[2].routes[5] = 5;
   EXPECT_THAT(fault(wrong), testing::HasSubstr("the routes of sampled token 1 name expert 5, of 5"));

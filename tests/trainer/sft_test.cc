@@ -173,7 +173,7 @@ TEST(Sft, AStepThatIsNotFiniteIsSkippedAndChangesNothing) {
     if (allowed == 1) {
       EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
       EXPECT_THAT(std::string(status.message()),
-                  ::testing::AllOf(HasSubstr("sft step 2 cannot be made, after 1 skipped"),
+                  ::testing::AllOf(HasSubstr("sft step 2 failed after 1 skipped"),
                                    HasSubstr("not finite for calls conversation"),
                                    HasSubstr("tensor model.norm.weight: 1 of 16 elements of its weights"),
                                    HasSubstr("a lower sft.learning_rate")));
@@ -208,7 +208,7 @@ TEST(Sft, AStageThatEndsOnStepsOfBrokenWeightsFailsAndKeepsNone) {
       },
       folder.path());
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("stage sft ends on 2 skipped steps, and step 3"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("stage sft ends after 2 skipped steps, and step 3"));
   EXPECT_EQ(steps, 5);
   EXPECT_TRUE(absl::IsNotFound(LatestCheckpoint(folder.path()).status())) << "weights that are broken were kept";
 }
@@ -414,7 +414,7 @@ TEST(StageCheckpoints, AreNotContinuedWithOtherData) {
   ASSERT_FALSE(RunBothStages(folder.path(), 4).status.ok());
   const StagesRun second = RunBothStages(folder.path(), -1, /*conversations=*/7);
   EXPECT_EQ(second.status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(second.status.message()), ::testing::AllOf(HasSubstr("other data"), HasSubstr("/sft")));
+  EXPECT_THAT(std::string(second.status.message()), ::testing::AllOf(HasSubstr("different data"), HasSubstr("/sft")));
 }
 
 TEST(Sft, ComesBeforeTheFirstStepOnly) {

@@ -30,7 +30,7 @@ absl::StatusOr<std::vector<double>> TurnRewards(const v1::EpisodeTree& tree,
   }
   if (found != static_cast<int64_t>(rewards.size())) {
     return absl::InvalidArgumentError(
-        absl::StrCat("call_rewards names ", rewards.size(), " calls, but the episode has ", found));
+        absl::StrCat("call_rewards has ", rewards.size(), " calls, but the episode has ", found));
   }
   return turns;
 }
@@ -124,7 +124,7 @@ class Planner {
     if (rule_.by_role && trunk != trunks_.end()) {
       return absl::InvalidArgumentError(
           "it branches from a trunk, whose turns cannot be credited to a role: set trainer.advantage_groups to episode "
-          "for groups that branch");
+          "for branching groups");
     }
     if (rule_.by_role) AddRoles(tree, reward, turns);
     if (trunk != trunks_.end()) turns.insert(turns.begin(), trunk->second.turns.begin(), trunk->second.turns.end());
@@ -151,7 +151,8 @@ class Planner {
     const bool same = std::equal(
         grade.terms().begin(), grade.terms().end(), first_grade_->terms().begin(), first_grade_->terms().end(),
         [](const auto& a, const auto& b) { return a.term() == b.term() && a.weight() == b.weight(); });
-    if (!same) return absl::InvalidArgumentError("its terms or their weights differ from the group's first grade");
+    if (!same)
+      return absl::InvalidArgumentError("its terms or their weights differ from those of the group's first grade");
     for (const v1::TermValue& term : grade.terms()) {
       if (!std::isfinite(term.value()) || !std::isfinite(term.weight())) {
         return absl::InvalidArgumentError(

@@ -79,7 +79,7 @@ absl::Status CheckExtraFiles(const std::map<std::string, std::string>& extra_fil
     const bool taken =
         name == kState || name == "config.json" || name == model::kWeightsIndex || name.ends_with(".safetensors");
     if (!IsFileName(name) || taken) {
-      return absl::InvalidArgumentError(absl::StrCat("'", name, "' cannot be an extra file of a checkpoint"));
+      return absl::InvalidArgumentError(absl::StrCat("'", name, "' cannot be an extra file in a checkpoint"));
     }
   }
   return absl::OkStatus();
@@ -165,7 +165,7 @@ absl::Status Install(const std::string& root, const std::string& temporary, cons
 }
 
 absl::Status Damaged(const std::string& path, const std::string& what) {
-  return absl::DataLossError(absl::StrCat("checkpoint ", path, " is damaged: ", what));
+  return absl::DataLossError(absl::StrCat("checkpoint ", path, " is corrupt: ", what));
 }
 
 absl::Status NotWritten(const absl::Status& why, const std::string& root, int64_t step) {
@@ -193,13 +193,13 @@ absl::StatusOr<json::value> ParseState(const std::string& text) {
   auto state = base::ParseJson(text);
   if (!state.ok()) return absl::DataLossError(absl::StrCat("state.json: ", state.status().message()));
   const json::value* format = base::Find(*state, "format");
-  if (format == nullptr || !format->is_string()) return absl::DataLossError("state.json has no format");
+  if (format == nullptr || !format->is_string()) return absl::DataLossError("state.json has no format version");
   if (*format != json::value(kFormat)) {
     return absl::DataLossError(absl::StrCat(
-        "state.json has format ", base::Shown(format->as_string()), ", and this version of ingot has format ", kFormat,
+        "state.json has format ", base::Shown(format->as_string()), ", but this version of ingot uses format ", kFormat,
         ": resume with the version of ingot that wrote it, or load its weights with model.path"));
   }
-  if (!base::IsSealed(text)) return absl::DataLossError("state.json differs from what was written");
+  if (!base::IsSealed(text)) return absl::DataLossError("state.json differs from its checksum");
   return *std::move(state);
 }
 
@@ -367,7 +367,7 @@ absl::StatusOr<CheckpointInfo> LatestCheckpoint(const std::string& root) {
     INGOT_LOG(error, "{}; trying the previous checkpoint", std::string(info.status().message()));
     rejected.emplace_back(info.status().message());
   }
-  if (rejected.empty()) return absl::NotFoundError(absl::StrCat("there is no checkpoint in ", root));
+  if (rejected.empty()) return absl::NotFoundError(absl::StrCat("no checkpoint in ", root));
   return absl::DataLossError(absl::StrCat("no checkpoint in ", root, " is intact; the newest: ", rejected.front()));
 }
 

@@ -43,10 +43,10 @@ absl::StatusOr<CheckpointInfo> StageCheckpoints::Newest() const {
   INGOT_RETURN_IF_ERROR(latest.status());
   INGOT_ASSIGN_OR_RETURN(const std::string began_with, ReadSmallFile(latest->path + "/" + kBeganWith));
   if (began_with == files_.at(kBeganWith)) return latest;
-  return absl::FailedPreconditionError(absl::StrCat(
-      latest->path,
-      " belongs to a stage that began with other data or weights: use the same data, model, and seed again, or remove ",
-      root_, " to restart the stage"));
+  return absl::FailedPreconditionError(absl::StrCat(latest->path,
+                                                    " belongs to a stage that started with different data or weights: "
+                                                    "use the same data, model, and seed again, or remove ",
+                                                    root_, " to restart the stage"));
 }
 
 absl::StatusOr<int64_t> StageSteps(const std::string& root) {

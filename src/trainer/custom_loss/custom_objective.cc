@@ -100,8 +100,9 @@ class CustomObjective final : public Objective {
     RequireShape(losses, std::ssize(positions));
     const at::Tensor loss = (losses.to(at::kDouble) * Gather(e.weights, positions)).sum();
     if (!loss.requires_grad()) {
-      OrThrow(absl::InvalidArgumentError(
-          "the loss does not depend on logprobs, so nothing would be learned: use logprobs without detach()"));
+      OrThrow(
+          absl::InvalidArgumentError("the loss does not depend on logprobs, so the policy would not learn anything: "
+                                     "use logprobs without detach()"));
     }
     torch::autograd::backward({loss});
     if (const at::Tensor& gradient = inputs.logprobs.grad(); gradient.defined()) {
@@ -138,17 +139,17 @@ absl::Status Try(const Objective& objective) {
   MetricSums sums;
   objective.Tally(trial.entries(), sums);
   if (!std::isfinite(loss)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the loss is ", loss,
-        " on the tokens of a trial, some of which have the advantage 0 or are alone in their call: add a small number "
-        "to what it divides by, or use torch.where"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the loss is ", loss,
+                     " on trial tokens, some of which have advantage 0 or are the only token in their call: add a "
+                     "small number to the divisor, or use torch.where"));
   }
   for (size_t i = 0; i < derivative.size(); ++i) {
     if (std::isfinite(derivative[i])) continue;
     return absl::InvalidArgumentError(absl::StrCat(
-        "the derivative with respect to a log-prob is ", derivative[i], " on the tokens of a trial (logprob ",
-        trial.logprobs[i], ", rollout_logprob ", trial.recorded[i], ", advantage ", trial.advantages[i],
-        "), although the loss is finite: torch.where also differentiates the branch that it does not take"));
+        "the derivative with respect to a log-prob is ", derivative[i], " on trial tokens (logprob ", trial.logprobs[i],
+        ", rollout_logprob ", trial.recorded[i], ", advantage ", trial.advantages[i],
+        "), although the loss is finite: torch.where also differentiates the branch that it does not select"));
   }
   return absl::OkStatus();
 }

@@ -43,7 +43,7 @@ absl::StatusOr<at::ScalarType> TypeOf(const value& named) {
   for (const auto& [known, type] : kTypes) {
     if (name == known) return type;
   }
-  return Fault("it has an unknown type of numbers");
+  return Fault("it has an unknown number type");
 }
 
 // Reads a number, a bool, or {"float": "inf"}.
@@ -231,7 +231,8 @@ absl::Status LossGraph::Body::SetResults(const value& graph) {
   for (const auto& [name, index] : named->get_object()) {
     if (!IsMetricName(name)) {
       return Fault(absl::StrCat("its metric ", base::Shown(std::string(name)),
-                                " must be named by letters, digits, and _.-, at most ", kMaxMetricName, " of them"));
+                                " must have a name of letters, digits, and _.-, at most ", kMaxMetricName,
+                                " characters long"));
     }
     INGOT_ASSIGN_OR_RETURN(const size_t at, IndexOf(index, end()));
     metrics.emplace_back(std::string(name), at);

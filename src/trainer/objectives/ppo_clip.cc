@@ -40,11 +40,12 @@ class PpoClip final : public Objective {
   std::string Describe() const override {
     if (cap_ > 0) {
       return absl::StrCat(
-          "ppo_clip against the trainer's own policy, where its clip never acts; importance weights cut at ", cap_);
+          "ppo_clip against the trainer's own policy, where the clip never applies; importance weights capped at ",
+          cap_);
     }
     std::string text = absl::StrCat("ppo_clip, importance ratio clipped to [", std::max(clip_.low, 0.0), ", ",
                                     clip_.high, "] per token");
-    if (clip_.dual > 0) absl::StrAppend(&text, ", a negative advantage counts ", clip_.dual, " times at most");
+    if (clip_.dual > 0) absl::StrAppend(&text, ", negative advantages count at most ", clip_.dual, " times");
     return text;
   }
 

@@ -243,7 +243,7 @@ bool Liveness::Read(Peer& peer) {
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return true;
     if (count <= 0) {
-      Lose(peer.rank, "disconnected without notice");
+      Lose(peer.rank, "disconnected unexpectedly");
       return false;
     }
     peer.heard = options_.clock->Now();
@@ -253,7 +253,7 @@ bool Liveness::Read(Peer& peer) {
         return true;
       }
       if (*byte >= kLost) {
-        Lose(*byte - kLost, "is lost, as rank 0 reports");
+        Lose(*byte - kLost, "was reported lost by rank 0");
         return false;
       }
     }

@@ -25,7 +25,8 @@ int PortOf(int fd) {
 }  // namespace
 
 absl::StatusOr<int> ListenForRanks(const std::string& host, int* port) {
-  const std::string failed = absl::StrCat("rank 0 cannot listen at ", host, ":", *port, ", where the ranks meet: ");
+  const std::string failed =
+      absl::StrCat("rank 0 cannot listen at ", host, ":", *port, ", the ranks' rendezvous address: ");
   addrinfo wanted{}, *found = nullptr;
   wanted.ai_family = AF_UNSPEC;
   wanted.ai_socktype = SOCK_STREAM;

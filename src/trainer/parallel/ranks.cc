@@ -38,7 +38,7 @@ std::string TextOf(const at::Tensor& bytes, int64_t size) {
 }
 
 absl::Status JoinFailed(const RankOptions& options, const std::string& why) {
-  return RankLost(absl::StrCat("rank ", options.rank, " of ", options.size, " could not meet the others at ",
+  return RankLost(absl::StrCat("rank ", options.rank, " of ", options.size, " could not join the others at ",
                                options.host, ":", options.port, " within ", options.join_timeout.count(),
                                " ms: ", why));
 }
@@ -72,15 +72,15 @@ absl::StatusOr<std::unique_ptr<Liveness>> BeginBeats(const RankOptions& options,
 }  // namespace
 
 absl::Status RankOptions::Validate() const {
-  if (size < 1 || size > 128) return absl::InvalidArgumentError("a trainer has between 1 and 128 ranks");
+  if (size < 1 || size > 128) return absl::InvalidArgumentError("a trainer must have 1 to 128 ranks");
   if (rank < 0 || rank >= size) {
     return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " is not one of ", size, " (from 0)"));
   }
   if (deadline.count() < 1 || join_timeout.count() < 1) {
-    return absl::InvalidArgumentError("the deadlines of ranks must be above 0");
+    return absl::InvalidArgumentError("the ranks' deadlines must be above 0");
   }
   if ((device == "cpu") != (nccl == nullptr)) {
-    return absl::InvalidArgumentError(absl::StrCat("ranks on ", device, " need the device library's exchanges"));
+    return absl::InvalidArgumentError(absl::StrCat("ranks on ", device, " need the device library's collectives"));
   }
   return absl::OkStatus();
 }
@@ -88,7 +88,7 @@ absl::Status RankOptions::Validate() const {
 absl::StatusOr<std::unique_ptr<Ranks>> Ranks::Join(const RankOptions& options) {
   INGOT_RETURN_IF_ERROR(options.Validate());
   SurviveClosedSockets();
-  const base::Wait wait(absl::StrCat("the trainer's other ranks to come to ", options.host, ":", options.port),
+  const base::Wait wait(absl::StrCat("the trainer's other ranks to join at ", options.host, ":", options.port),
                         base::WaitKind::kWork);  // starting a rank may take as long as loading a model
   INGOT_ASSIGN_OR_RETURN(const c10::intrusive_ptr<c10d::Store> store, MeetRanks(options));
   try {
@@ -121,7 +121,7 @@ absl::Status Ranks::JoinDevices(const c10::intrusive_ptr<c10d::Store>& store) {
     if ((all[r].item<uint8_t>() != 0) == here) continue;
     return absl::InvalidArgumentError(absl::StrCat("rank ", rank(), " computes on ", options_.device, ", rank ", r,
                                                    here ? " on the CPU" : " on a device",
-                                                   ": set device to cpu, or to cuda where every rank has one"));
+                                                   ": set device to cpu, or to cuda if every rank has a GPU"));
   }
   if (!here) return absl::OkStatus();
   options_.nccl(c10::make_intrusive<c10d::PrefixStore>("ingot/devices", store), rank(), size(), &device_group_);

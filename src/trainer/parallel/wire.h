@@ -56,7 +56,7 @@ class Reader {
  private:
   std::string_view Cut(uint64_t size) {
     if (size > rest_.size()) {
-      status_ = absl::DataLossError("a rank's message ends before what it should hold");
+      status_ = absl::DataLossError("a rank's message is truncated");
       rest_ = {};
       return {};
     }

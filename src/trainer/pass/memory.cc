@@ -362,7 +362,7 @@ std::string MemoryNeed::Describe() const {
   return absl::StrCat(Size(total()), " (weights ", Size(weights), ", optimizer ", Size(optimizer), ", copies ",
                       Size(copies), ", gradients ", Size(gradients), ", waiting parts ", Size(waiting),
                       ", running part ", Size(running), ", its widest moment ", Size(transient), "; at most ",
-                      Size(bound()), " with memory of libraries and the heap)");
+                      Size(bound()), " including the libraries' memory and the heap)");
 }
 
 int64_t WeightBytes(const model::ModelConfig& config, int element_bytes) {

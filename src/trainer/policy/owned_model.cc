@@ -27,7 +27,7 @@ absl::StatusOr<model::Transformer> OwnedModel(const model::ModelConfig& config, 
     if (trainable && type == at::kHalf) {
       return absl::InvalidArgumentError(
           "the model's weights are fp16, whose smallest numbers are larger than most gradients: set trainer.dtype to "
-          "bf16 or fp32 (a frozen base model uses its adapters' type)");
+          "bf16 or fp32 (a frozen base model uses the adapters' type)");
     }
     tensors[name] = tensor.detach()
                         .to(tensor.options().device(device).dtype(type), /*non_blocking=*/false, copy)

@@ -122,7 +122,7 @@ void Policy::PublishInParts(bool in_parts) {
 
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Policy::TakeSnapshot() {
   if (snapshot_ != nullptr) return snapshot_;
-  if (divided()) return absl::InternalError("only rank 0 has the snapshot of divided parameters");
+  if (divided()) return absl::InternalError("only rank 0 has the snapshot of sharded parameters");
   INGOT_ASSIGN_OR_RETURN(snapshot_, Take(parameters().tensors(), marked_from_));
   if (shards_ == nullptr) ShareFrozen(*snapshot_);  // if divided, most of the base's memory is freed
   return snapshot_;

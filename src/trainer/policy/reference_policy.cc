@@ -27,7 +27,7 @@ absl::Status ReferencePolicy::Load(at::Device device) {
       loaded->config.max_position_embeddings < config_.max_position_embeddings) {
     return absl::InvalidArgumentError(
         absl::StrCat(context, " has a vocabulary of ", loaded->config.vocab_size, " and a context of ",
-                     loaded->config.max_position_embeddings, "; the model's are ", config_.vocab_size, " and ",
+                     loaded->config.max_position_embeddings, ", but the model's are ", config_.vocab_size, " and ",
                      config_.max_position_embeddings, ": it needs the same vocabulary and at least as many positions"));
   }
   absl::StatusOr<model::Transformer> model = FrozenModel(loaded->config, loaded->parameters, device, options_.dtype);
@@ -42,13 +42,13 @@ absl::Status ReferencePolicy::Restore(const std::string& checkpoint_path, int64_
     if (!options_.needs_reference()) return absl::OkStatus();
     if (!absl::IsNotFound(ReadReference(checkpoint_path).status())) {
       return absl::FailedPreconditionError(
-          absl::StrCat("checkpoint ", checkpoint_path, " holds a reference policy that has moved, but ",
+          absl::StrCat("checkpoint ", checkpoint_path, " has a reference policy that was updated, but ",
                        "trainer.reference_update_every ", every,
-                       " would restore the start policy: set the value that the checkpoint was written with"));
+                       " would restore the initial policy: set the value that the checkpoint was written with"));
     }
     if (options_.reference_path.empty()) {
       return absl::FailedPreconditionError(
-          "the reference policy is the run's start policy, which a later checkpoint does not hold: set "
+          "the reference policy is the run's initial policy, which later checkpoints do not contain: set "
           "trainer.reference_path to its model folder");
     }
     return Load(device);
@@ -56,8 +56,8 @@ absl::Status ReferencePolicy::Restore(const std::string& checkpoint_path, int64_
   auto tensors = ReadReference(checkpoint_path);
   if (absl::IsNotFound(tensors.status())) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "checkpoint ", checkpoint_path, " is of step ", step, " and holds no reference policy, although ",
-        "trainer.reference_update_every ", every, " would have moved it: the checkpoint was written with a larger ",
+        "checkpoint ", checkpoint_path, " is at step ", step, " and has no reference policy, although ",
+        "trainer.reference_update_every ", every, " would have updated it: the checkpoint was written with a larger ",
         "value or 0; set that value again, or resume from an earlier checkpoint"));
   }
   if (!tensors.ok()) return tensors.status();

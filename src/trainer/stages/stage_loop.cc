@@ -86,9 +86,9 @@ absl::Status StageLoop::CheckSound() {
     if (skipped.not_finite() == 0) return absl::OkStatus();
   }
   return absl::InternalError(
-      absl::StrCat("stage ", stage_.name(), " ends on ", faulty, " skipped steps, and ",
+      absl::StrCat("stage ", stage_.name(), " ends after ", faulty, " skipped steps, and ",
                    sound < 0 ? "no step before them succeeded"
-                             : absl::StrCat("step ", sound, ", the last successful one, now fails too"),
+                             : absl::StrCat("step ", sound, ", the last successful step, now also fails"),
                    ": its weights are discarded. The log names the tensors and conversations at fault; lower ",
                    stage_.name(), ".learning_rate or remove those conversations, and restart the stage"));
 }

@@ -81,7 +81,7 @@ absl::StatusOr<std::string> StageRun::Update(const PreparedBatch& batch, const t
     grad_norm = policy.optimizer().GradNorm();
     fault = gradient.FindFault(tally, grad_norm);
     if (!fault.empty()) return absl::OkStatus();
-    const base::WorkPart updating("update of the weights");
+    const base::WorkPart updating("weight update");
     policy.BeginUpdate();
     policy.optimizer().Step(learning_rate, grad_norm);
     skipped_.NoteSound(step);

@@ -53,7 +53,7 @@ StepTally BatchGradient::Accumulate(const PolicyReader& reader, bool variance) {
 }
 
 void BatchGradient::Score(StepTally& tally) {
-  const base::WorkPart shown("scores before the gradient");
+  const base::WorkPart shown("scoring before the gradient");
   const ProcessSeconds start = ClockNow();
   const double gathered = policy_.gather_seconds();
   StepTally::Plain& plain = tally.plain;
@@ -86,7 +86,7 @@ BatchGradient::Slots BatchGradient::RunSlots(const tree::PackedForest& forest, S
 }
 
 UpdateVariance BatchGradient::MeasureGroups() {
-  const base::WorkPart shown("variance of the update");
+  const base::WorkPart shown("update variance");
   UpdateVariance variance(batch_, options_.seed, policy_.version());
   for (const int32_t group : variance.groups()) {
     std::vector<int32_t> calls = forest_.call_indices;
@@ -138,7 +138,7 @@ void BatchGradient::AddShare(const PolicyReader& reader, StepTally& tally) {
 
 std::string BatchGradient::FindFault(const StepTally& tally, double grad_norm) {
   if (std::isfinite(tally.plain.loss) && std::isfinite(grad_norm) && tally.non_finite_calls.empty()) return "";
-  const base::WorkPart shown("search for numbers that are not finite");
+  const base::WorkPart shown("search for non-finite numbers");
   std::string tensors = NonFiniteTensors(policy_.model(), policy_.optimizer().Gradients());
   // Checks each call separately, because in a merged forest, a non-finite number spreads to rows that must not see it.
   std::vector<int32_t> own = forest_.call_indices;

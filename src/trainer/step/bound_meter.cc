@@ -16,7 +16,7 @@ namespace ingot::trainer {
 bool BoundMeter::Known() const { return rates_ && rates_->threads == at::get_num_threads(); }
 
 void BoundMeter::Measure() {
-  const base::WorkPart shown("measuring the rates of the bound");
+  const base::WorkPart shown("measuring the rates for the bound");
   // Enough rows for a rate, independent of the batch, and no more than a part of the step may have.
   constexpr int64_t kRows = 1024, kStream = 2048;
   const int64_t rows = std::min(kRows, options_.micro_batch_tokens);
@@ -29,8 +29,9 @@ void BoundMeter::Measure() {
   rates_ = Known() ? Rates{rates_->best.Best(measured), rates_->threads, rates_->times + 1}
                    : Rates{measured, at::get_num_threads(), 1};
   const StepRates& best = rates_->best;
-  INGOT_LOG(info, "rates of the bound: layers {:.1f}, head {:.1f}, attention {:.1f} GFLOP/s", 1e-9 / best.per_flop.wall,
-            1e-9 / best.per_head_flop.wall, 1e-9 * AttentionFlopsPerSecond(policy_.config(), best));
+  INGOT_LOG(info, "rates for the bound: layers {:.1f}, head {:.1f}, attention {:.1f} GFLOP/s",
+            1e-9 / best.per_flop.wall, 1e-9 / best.per_head_flop.wall,
+            1e-9 * AttentionFlopsPerSecond(policy_.config(), best));
 }
 
 double BoundMeter::BoundOf(const StepWork& work, const StepTally& tally) const {
@@ -50,7 +51,7 @@ void BoundMeter::MeasureFor(const StepTally& tally) {
 void BoundMeter::Report(const StepTally& tally, StepMetrics& metrics) {
   if (!Leads(ranks_)) return;
   const StepTally::Plain& plain = tally.plain;
-  const absl::Status measured = AtTorchEdge("the rates of the bound", [&] {
+  const absl::Status measured = AtTorchEdge("the rates for the bound", [&] {
     MeasureFor(tally);
     return absl::OkStatus();
   });

@@ -22,7 +22,7 @@ PolicyReader BoundedUpdate::Reader() { return region_ ? region_->Reader() : Poli
 
 absl::Status BoundedUpdate::Remember() {
   if (!region_) return absl::OkStatus();
-  const base::WorkPart shown("step KL: the policy before the update");
+  const base::WorkPart shown("step KL: policy before the update");
   const auto start = clock_.Now();
   INGOT_RETURN_IF_ERROR(region_->Remember(policy_.model(), policy_.pass()));
   metrics_["perf/step_kl_seconds"] += Seconds(clock_.Now() - start);
@@ -30,7 +30,7 @@ absl::Status BoundedUpdate::Remember() {
 }
 
 PolicyShift BoundedUpdate::Measure() {
-  const base::WorkPart shown("step KL: the policy after the update");
+  const base::WorkPart shown("step KL: policy after the update");
   const PolicyShift shift = exchanges_.Sum(region_->Measure(policy_.model(), policy_.pass()));
   policy_.ReleaseLayer();  // other ranks' parameters may change now
   return shift;
@@ -60,7 +60,8 @@ void BoundedUpdate::Apply(double learning_rate, double grad_norm) {
   if (scale > 0) optimizer.Commit();
   if (scale < 1) {
     INGOT_LOG(warn,
-              "step {} is {}: it would have moved the policy by {:.3g} nats per position, {:.3g} at the largest of {}",
+              "step {} is {}: it would have changed the policy by {:.3g} nats per position, and by at most {:.3g} at "
+              "any of {}",
               policy_.version(), scale > 0 ? absl::StrCat("shortened to ", scale) : "undone",
               metrics_["trainer/step_kl_proposed_mean"], metrics_["trainer/step_kl_proposed_max"], shift.positions);
   }

@@ -45,7 +45,7 @@ absl::Status ProbeRun::ScoreMerged(const std::vector<tree::CallPath>& calls, con
 }
 
 absl::StatusOr<std::vector<tree::CallPath>> ProbeRun::AwaitCalls() {
-  const base::WorkPart shown("probe: the engine samples it");
+  const base::WorkPart shown("probe: sampling by the engine");
   return calls_.get();
 }
 
@@ -67,11 +67,11 @@ void ProbeRun::Finish(LogprobGap& mismatch) {
   if (!scored.ok() || mismatch.abs_diff.count < options_.probe_tokens) {
     INGOT_LOG(warn, "the probe at version {} has only {} of {} tokens: {}", version, mismatch.abs_diff.count,
               options_.probe_tokens,
-              scored.ok() ? "its source has no more of that version" : std::string(scored.message()));
+              scored.ok() ? "its source has no more tokens of that version" : std::string(scored.message()));
   }
   if (options_.numerics == kernels::Numerics::kExact && mismatch.abs_diff.max > 0) {
     INGOT_LOG(warn,
-              "numerics is exact, but at version {} a probe's log-prob differs from the engine's by {}: check whether "
+              "numerics is exact, but at version {}, a probe's log-prob differs from the engine's by {}: check whether "
               "the engine and the trainer run on machines with different instruction sets",
               version, mismatch.abs_diff.max);
   }

@@ -6,12 +6,12 @@ namespace ingot::trainer {
 
 absl::Status SkippedSteps::Count(const std::string& step, const std::string& why) {
   if (in_a_row_ >= most_) {
-    return absl::InternalError(absl::StrCat(step, " cannot be made, after ", in_a_row_,
-                                            " skipped in a row (max_skipped_steps ", most_,
+    return absl::InternalError(absl::StrCat(step, " failed after ", in_a_row_,
+                                            " consecutive skipped steps (max_skipped_steps ", most_,
                                             "); nothing was changed: ", why));
   }
   ++in_a_row_;
-  INGOT_LOG(warn, "{} is skipped ({} of at most {} in a row): {}", step, in_a_row_, most_, why);
+  INGOT_LOG(warn, "skipping {} ({} of at most {} consecutive steps): {}", step, in_a_row_, most_, why);
   return absl::OkStatus();
 }
 

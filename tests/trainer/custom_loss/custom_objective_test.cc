@@ -229,12 +229,12 @@ TEST(CustomLoss, NamesWhatIsWrongWithAGraph) {
   }
   EXPECT_THAT(MessageOf(Graph(kNeg, 7)), HasSubstr("does not exist yet"));
   EXPECT_THAT(MessageOf(Graph(kNeg, 6, R"("m":9)")), HasSubstr("does not exist yet"));
-  EXPECT_THAT(MessageOf(Graph(R"({"constant":1,"dtype":{"dtype":"complex64"}})", 6)), HasSubstr("unknown type"));
+  EXPECT_THAT(MessageOf(Graph(R"({"constant":1,"dtype":{"dtype":"complex64"}})", 6)), HasSubstr("unknown number type"));
   std::string many = kNeg;
   for (size_t i = 0; i < 10000; ++i) many += "," + kNeg;
   EXPECT_THAT(MessageOf(Graph(many, 6)), HasSubstr("10001 nodes, more than 10000"));
   for (const std::string& name : {std::string("a b"), std::string("a\\nb"), std::string(65, 'a'), std::string()}) {
-    EXPECT_THAT(MessageOf(Graph(kNeg, 6, absl::StrCat("\"", name, "\":6"))), HasSubstr("must be named by letters"));
+    EXPECT_THAT(MessageOf(Graph(kNeg, 6, absl::StrCat("\"", name, "\":6"))), HasSubstr("must have a name of letters"));
   }
   // Indices are the function's own arguments, which are in bounds.
   EXPECT_THAT(MessageOf(Graph(R"({"op":"aten::_to_copy","args":{"self":{"node":0},"dtype":{"dtype":"int64"}}},)"
@@ -251,7 +251,7 @@ TEST(CustomLoss, TriesTheLossBeforeTheRun) {
   EXPECT_THAT(MessageOf(Graph(R"({"op":"aten::detach","args":{"self":{"node":0}}})", 6)),
               HasSubstr("does not depend on logprobs"));
   EXPECT_THAT(MessageOf(Graph(R"({"op":"aten::log","args":{"self":{"node":0}},"line":"losses.py:9"})", 6)),
-              HasSubstr("the loss is nan on the tokens of a trial"));
+              HasSubstr("the loss is nan on trial tokens"));
   // where(logprobs > 0, log(logprobs), logprobs): the other branch's derivative is 0 * NaN.
   EXPECT_THAT(MessageOf(Graph(
                   R"({"op":"aten::gt.Scalar","args":{"self":{"node":0},"other":0}},)"
@@ -263,7 +263,7 @@ TEST(CustomLoss, TriesTheLossBeforeTheRun) {
   const std::string deviation = Graph(R"({"op":"aten::std.correction","args":{"self":{"node":0}}},)"
                                       R"({"op":"aten::mul.Tensor","args":{"self":{"node":0},"other":{"node":6}}})",
                                       7);
-  EXPECT_THAT(MessageOf(deviation), HasSubstr("alone in their call"));
+  EXPECT_THAT(MessageOf(deviation), HasSubstr("the only token in their call"));
   EXPECT_TRUE(Make(deviation, "batch").ok());
   EXPECT_THAT(
       MessageOf(Graph(
