@@ -59,7 +59,7 @@ absl::StatusOr<std::string> RenderAlternatives(const v1::EpisodeTree& tree, cons
     }
   }
   if (recorded) return out;
-  return std::string("no alternatives are recorded; a run with rollout.record_alternatives records them\n");
+  return std::string("no alternatives are recorded; set rollout.record_alternatives to record them in a run\n");
 }
 
 }  // namespace ingot::tree

@@ -39,7 +39,7 @@ absl::Status AppendRoutesOf(const v1::Segment& segment, CallPath& call) {
   const size_t ids = static_cast<size_t>(segment.token_ids_size()), before = call.sampled.size();
   const size_t of_each = bytes.size() / 2 / ids;
   if (bytes.size() != 2 * of_each * ids || (before > 0 && call.routes.size() != of_each * before)) {
-    return absl::DataLossError(absl::StrCat("it has ", bytes.size(), " bytes of routes for ", ids, " ids, and the ",
+    return absl::DataLossError(absl::StrCat("it has ", bytes.size(), " bytes of routes for ", ids, " ids, but the ",
                                             before, " ids before it have ", 2 * call.routes.size()));
   }
   AppendRoutes(bytes, call.routes);

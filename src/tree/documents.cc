@@ -41,7 +41,7 @@ absl::StatusOr<PackedForest> PackDocuments(std::span<const CallPath> calls,
     INGOT_ASSIGN_OR_RETURN(const PackedForest one, PackForest(calls, document));
     if (all.size() + one.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
       return absl::InvalidArgumentError(
-          absl::StrCat(documents.size(), " documents hold more tokens than int32 can index: pack fewer of them"));
+          absl::StrCat(documents.size(), " documents have more tokens than int32 can index: pack fewer documents"));
     }
     const auto offset = static_cast<int32_t>(all.size());
     all.token_ids.insert(all.token_ids.end(), one.token_ids.begin(), one.token_ids.end());

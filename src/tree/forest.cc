@@ -37,7 +37,7 @@ absl::StatusOr<std::vector<int32_t>> CheckCalls(std::span<const CallPath> calls,
   }
   for (const int32_t index : sorted) {
     if (index < 0 || index >= static_cast<int64_t>(calls.size())) {
-      return absl::InvalidArgumentError(absl::StrCat("there is no call ", index, " of ", calls.size()));
+      return absl::InvalidArgumentError(absl::StrCat("unknown call ", index, " of ", calls.size()));
     }
     INGOT_RETURN_IF_ERROR(CheckCall(calls[index]));
   }

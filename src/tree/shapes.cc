@@ -115,9 +115,9 @@ absl::StatusOr<std::vector<CallPath>> MakeWorkload(const std::string& shape, dou
              Number(std::string_view(parts[2]).substr(0, parts[2].size() - 1), 1000) > 0) {
     Group(make, count, Number(std::string_view(parts[2]).substr(0, parts[2].size() - 1), 1000));
   } else {
-    return absl::InvalidArgumentError(absl::StrCat("no shape '", shape, "'; there are ",
-                                                   absl::StrJoin(WorkloadShapes(), ", "),
-                                                   ", and the same with other numbers"));
+    return absl::InvalidArgumentError(absl::StrCat("unknown shape '", shape,
+                                                   "'; known: ", absl::StrJoin(WorkloadShapes(), ", "),
+                                                   ", and the same shapes with other numbers"));
   }
   return make.TakePaths();
 }
