@@ -41,13 +41,13 @@ SecondsAccount AccountSeconds(std::span<const Row> rows) {
   account.parts = {{"waiting for a batch", wait},
                    {"packing", data},
                    {"training", train},
-                   {"rates of the kernels, and figures", figures},
-                   {"probe of numerics", probe},
+                   {"kernel rates and metrics", figures},
+                   {"numerics probe", probe},
                    {"trust region", trust},
-                   {"variance of the update", spread},
-                   {"weights to the engines", publish},
+                   {"update variance", spread},
+                   {"sending weights to the engines", publish},
                    {"checkpoints", checkpoint},
-                   {"record and evaluations", record},
+                   {"recording and evaluations", record},
                    {"between steps", account.wall - steps - record},
                    {"not named", steps + record - account.measured}};
   return account;

@@ -10,7 +10,7 @@ absl::StatusOr<std::string> AnswerEnd(const EndUncalled& end, std::string_view t
   INGOT_RETURN_IF_ERROR(query.Only({"id", "all"}));
   const std::string id = query.Text("id"), all = query.Text("all");
   if (id.empty() != (all == "1") || (all != "1" && !all.empty())) {
-    return absl::InvalidArgumentError("id: expected the id of an episode, or else all=1");
+    return absl::InvalidArgumentError("id: expected an episode's id, or all=1");
   }
   if (end == nullptr) {
     return absl::NotFoundError(

@@ -59,7 +59,7 @@ http::Reply FileReply(std::string_view path) {
   if (path == "/" && files.empty()) {
     return PlainText(200,
                      "This ingot was built without npm and has no page. Install nodejs and npm and build again. The "
-                     "answers below /api, such as /api/run, still work.\n");
+                     "paths under /api, such as /api/run, still work.\n");
   }
   return PlainText(404, "page not found\n");
 }

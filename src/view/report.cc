@@ -49,15 +49,15 @@ const std::vector<Chart>& Charts() {
       {"Gradient norm", {"actor/grad_norm"}},
       {"Staleness, versions", {"async/staleness_mean", "async/staleness_max"}},
       {"Off-policy k3", {"offpolicy/k3_kl"}},
-      {"Mismatch of rollout and trainer", {"mismatch/logprob_abs_diff_max"}},
+      {"Rollout and trainer mismatch", {"mismatch/logprob_abs_diff_max"}},
       {"Tokens per second", {"perf/tokens_per_second", "rollout/sampled_tokens_per_second"}},
       {"Idle share", {"trainer/idle_ratio", "rollout/idle_ratio"}},
       {"Response length, tokens", {"response_length/mean"}},
       {"Turns", {"num_turns/mean"}},
       {"Zero-variance groups, share", {"reward/frac_zero_std"}},
       {"Supervised loss", {"sft/loss", "sft/nll", "dpo/loss"}},
-      {"Accuracy of preferences", {"dpo/accuracy"}},
-      {"Margin of preferences", {"dpo/margin_mean"}},
+      {"Preference accuracy", {"dpo/accuracy"}},
+      {"Preference margin", {"dpo/margin_mean"}},
       {"Supervised gradient norm", {"sft/grad_norm", "dpo/grad_norm"}},
       {"Supervised tokens per second", {"sft/tokens_per_second", "dpo/tokens_per_second"}}};
   return charts;
@@ -106,7 +106,8 @@ std::string Seconds(const Rows& rows) {
   const SecondsAccount account = AccountSeconds(rows.Last("perf/step_seconds", kAll));
   if (account.wall <= 0) return "";
   std::string html = fmt::format(
-      "<h2>Where the seconds went</h2>\n<p>{:.1f} s of wall clock; {:.2f}% of it is in measured parts.</p><table>",
+      "<h2>Where the seconds went</h2>\n<p>{:.1f} s of wall clock; measured parts account for {:.2f}% of "
+      "it.</p><table>",
       account.wall, 100 * account.measured / account.wall);
   for (const Part& part : account.parts) {
     html += fmt::format("<tr><td>{}</td><td class=\"n\">{:.1f} s</td><td class=\"n\">{:.1f}%</td></tr>\n", part.name,
@@ -208,10 +209,10 @@ std::string Figures(const ReportInput& run) {
   const bool warm_start = !supervised && run.warm_start != nullptr;
   if (warm_start) supervised = NewestSupervised(*run.warm_start);
   if (supervised) {
-    rows += Figure(warm_start ? "steps of the warm start" : "supervised steps", std::to_string(supervised->step + 1));
+    rows += Figure(warm_start ? "warm-start steps" : "supervised steps", std::to_string(supervised->step + 1));
     for (const auto& [name, value] : SupervisedFigures(*supervised)) rows += Figure(name + ", last such step", value);
   }
-  return rows.empty() ? "<p>The record has no step.</p>\n" : "<table>" + rows + "</table>\n";
+  return rows.empty() ? "<p>The record has no steps.</p>\n" : "<table>" + rows + "</table>\n";
 }
 
 }  // namespace
@@ -221,7 +222,7 @@ absl::StatusOr<std::string> ReportHtml(const ReportInput& run) {
   INGOT_ASSIGN_OR_RETURN(const std::string evaluations, Evaluations(run));
   INGOT_ASSIGN_OR_RETURN(const std::string trajectories, Trajectories(run));
   html += evaluations + Curves(*run.rows, run.warm_start) + Seconds(*run.rows) + trajectories;
-  html += "<h2>Configuration</h2>\n<details><summary>run.yaml as it took effect</summary><pre>" + HtmlText(run.config) +
+  html += "<h2>Configuration</h2>\n<details><summary>Effective run.yaml</summary><pre>" + HtmlText(run.config) +
           "</pre></details>\n";
   return html + kFoot;
 }

@@ -75,7 +75,7 @@ absl::StatusOr<std::string> RunIndex::Answer(std::string_view target) {
     return base::PrintJson(compared);
   }
   if (path != "/api/curves") {
-    return absl::NotFoundError("an index of runs has no such API path; those of a run are below /api/of/NAME/");
+    return absl::NotFoundError("the index of runs has no such API path; a run's paths are under /api/of/NAME/");
   }
   INGOT_RETURN_IF_ERROR(query.Only({"run", "names", "points"}));
   INGOT_ASSIGN_OR_RETURN(const value curves, Curves(query));

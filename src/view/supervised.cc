@@ -27,8 +27,8 @@ std::optional<Row> NewestSupervised(const Rows& rows) {
 std::vector<std::pair<std::string, std::string>> SupervisedFigures(const Row& step) {
   std::vector<std::pair<std::string, std::string>> figures;
   for (const auto& [metric, name] :
-       {std::pair("sft/loss", "loss"), std::pair("dpo/loss", "loss of preferences"), std::pair("sft/nll", "nll"),
-        std::pair("dpo/accuracy", "accuracy of preferences"), std::pair("sft/tokens_per_second", "tokens per second"),
+       {std::pair("sft/loss", "loss"), std::pair("dpo/loss", "preference loss"), std::pair("sft/nll", "nll"),
+        std::pair("dpo/accuracy", "preference accuracy"), std::pair("sft/tokens_per_second", "tokens per second"),
         std::pair("dpo/tokens_per_second", "tokens per second")}) {
     if (step.Has(metric)) figures.emplace_back(name, fmt::format("{:.4g}", step.Get(metric)));
   }

@@ -10,9 +10,9 @@
 namespace ingot::view {
 namespace {
 
-constexpr char kStart[] = "start of an episode", kQueue[] = "engine: queue and prompt", kDecode[] = "engine: decoding",
+constexpr char kStart[] = "episode start", kQueue[] = "engine: queue and prompt", kDecode[] = "engine: decoding",
                kAgent[] = "agent and its tools", kGrading[] = "grading", kScheduler[] = "scheduler",
-               kReading[] = "reading trees", kUnrecorded[] = "an agent at work, or a call that has not ended",
+               kReading[] = "reading trees", kUnrecorded[] = "an agent at work, or an unfinished call",
                kDeleted[] = "rollout (its trees are deleted)";
 
 double Overlap(int64_t from, int64_t to, int64_t begin, int64_t end) {
@@ -120,7 +120,7 @@ std::vector<Part> Waits::CausesOf(const Row& row, const Journal& journal, datapo
     causes[kScheduler] = Overlap(from, received, rewarded, done);
     done = rewarded;
     const absl::StatusOr<v1::EpisodeTree> episode =
-        done > from ? LastEnded(pool, last->group_id) : absl::NotFoundError("nothing was waited for");
+        done > from ? LastEnded(pool, last->group_id) : absl::NotFoundError("there were no waits");
     if (episode.ok()) {
       const int64_t ended = std::clamp(episode->episode().ended_unix_ns(), from, done);
       causes[kGrading] = Overlap(from, received, ended, done);

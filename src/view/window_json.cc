@@ -98,12 +98,12 @@ std::string CauseOf(const JournalGroup& group, const Samples& samples) {
   if (group.state != GroupState::kOpen) return "";
   std::string cause;
   if (samples.finished >= group.group_size) {
-    cause = "waits for the reward stage";
+    cause = "waiting for the reward stage";
   } else if (samples.running > 0) {
-    cause = absl::StrCat(samples.running, " of ", group.group_size, " samples run, the oldest for ",
+    cause = absl::StrCat(samples.running, " of ", group.group_size, " samples are running, the oldest for ",
                          static_cast<int64_t>(samples.oldest_running_s), " s");
   } else {
-    cause = absl::StrCat(group.group_size - samples.begun, " samples wait for an agent");
+    cause = absl::StrCat(group.group_size - samples.begun, " samples are waiting for an agent");
   }
   if (samples.failed_attempts > 0) {
     absl::StrAppend(&cause, "; ", samples.failed_attempts, " attempts failed");

@@ -123,7 +123,7 @@ TEST_F(ReportTest, IsOneFileWithoutAScriptOrAnythingFromElsewhere) {
     EXPECT_THAT(html, Not(HasSubstr(never)));
   }
   EXPECT_THAT(html, HasSubstr("a&lt;b&gt;"));
-  EXPECT_THAT(html, HasSubstr("100.00% of it is in measured parts"));
+  EXPECT_THAT(html, HasSubstr("measured parts account for 100.00% of it"));
   EXPECT_THAT(html, HasSubstr("group 0, sample 1: reward 1"));
   EXPECT_THAT(html, HasSubstr("0.75"));
   EXPECT_THAT(html, HasSubstr("key: &lt;value&gt;"));
@@ -147,21 +147,21 @@ TEST_F(ReportTest, OfARunWithoutAPoolHasWhatItsRecordsHave) {
       .name = "sup", .config = "", .rows = &supervised, .journal = &journal_, .no_pool = "it has <no> agents"};
   const std::string html = ReportHtml(input).value();
   for (const char* part :
-       {"Supervised loss<", "Supervised gradient norm<", "Supervised tokens per second<", "Accuracy of preferences<",
+       {"Supervised loss<", "Supervised gradient norm<", "Supervised tokens per second<", "Preference accuracy<",
         "supervised steps</th><td class=\"n\">2<", ">0.75<", "None: it has &lt;no&gt; agents."}) {
     EXPECT_THAT(html, HasSubstr(part));
   }
   EXPECT_THAT(html, Not(HasSubstr("groups trained")));
   input.rows = &none;
   input.warm_start = &supervised;
-  EXPECT_THAT(ReportHtml(input).value(), HasSubstr("steps of the warm start</th><td class=\"n\">2<"));
+  EXPECT_THAT(ReportHtml(input).value(), HasSubstr("warm-start steps</th><td class=\"n\">2<"));
   EXPECT_THAT(ReportHtml(input).value(), HasSubstr("Supervised loss<"));
   input.warm_start = nullptr;
-  EXPECT_THAT(ReportHtml(input).value(), HasSubstr("The record has no step."));
+  EXPECT_THAT(ReportHtml(input).value(), HasSubstr("The record has no steps."));
 
   const ComparedRun run{.name = "sup", .rows = &supervised};
   const std::string line =
-      "sup: 2 supervised steps, loss of preferences 0.25, accuracy of preferences 0.75, tokens per second 80\n";
+      "sup: 2 supervised steps, preference loss 0.25, preference accuracy 0.75, tokens per second 80\n";
   EXPECT_TRUE(CompareText({run, run}).ends_with(line + line));
   EXPECT_THAT(CompareHtml({run, run}), HasSubstr("Supervised loss: sft/nll"));
 }

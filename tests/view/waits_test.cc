@@ -30,10 +30,9 @@ TEST(CausesWithin, EveryInstantHasOneCause) {
   AddCall(tree, 13.5, 15, 17);  // a parallel branch: decoding of either counts once
   AddCall(tree, 19, 19.5, 20);
   EXPECT_THAT(CausesWithin(tree, 10 * kSecond, 21 * kSecond),
-              UnorderedElementsAre(Pair("start of an episode", DoubleNear(2, 1e-9)),
-                                   Pair("engine: queue and prompt", DoubleNear(1.5, 1e-9)),
-                                   Pair("engine: decoding", DoubleNear(3.5, 1e-9)),
-                                   Pair("agent and its tools", DoubleNear(4, 1e-9))));
+              UnorderedElementsAre(
+                  Pair("episode start", DoubleNear(2, 1e-9)), Pair("engine: queue and prompt", DoubleNear(1.5, 1e-9)),
+                  Pair("engine: decoding", DoubleNear(3.5, 1e-9)), Pair("agent and its tools", DoubleNear(4, 1e-9))));
   EXPECT_THAT(CausesWithin(tree, 15 * kSecond, 16 * kSecond),
               UnorderedElementsAre(Pair("engine: decoding", DoubleNear(1, 1e-9))));
 }
@@ -46,10 +45,9 @@ TEST(DescribeTimeSpent, NamesTheLongestCauseFirstAndTheTimeAfterTheLastCall) {
   AddCall(tree, 17, 17.5, 18);
   EXPECT_EQ(DescribeTimeSpent(tree, 48 * kSecond, true),
             "agent and its tools 32 s, engine: decoding 4.5 s, engine: queue and prompt 1.5 s");
-  EXPECT_EQ(
-      DescribeTimeSpent(tree, 48 * kSecond, false),
-      "an agent at work, or a call that has not ended 30 s, engine: decoding 4.5 s, agent and its tools 2.0 s, engine: "
-      "queue and prompt 1.5 s");
+  EXPECT_EQ(DescribeTimeSpent(tree, 48 * kSecond, false),
+            "an agent at work, or an unfinished call 30 s, engine: decoding 4.5 s, agent and its tools 2.0 s, engine: "
+            "queue and prompt 1.5 s");
   v1::EpisodeTree quick;
   quick.mutable_episode()->set_opened_unix_ns(10 * kSecond);
   AddCall(quick, 10, 11, 11.02);

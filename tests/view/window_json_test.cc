@@ -28,11 +28,11 @@ TEST(WindowJson, ShowsTheGroupsFromTheHeadOnWithTheirCauses) {
   EXPECT_EQ(groups[1].at("state"), "open");
   EXPECT_EQ(
       groups[1].at("cause"),
-      "1 of 2 samples run, the oldest for 5 s; sample 1, 1 calls: an agent at work, or a call that has not ended 5.0 "
+      "1 of 2 samples are running, the oldest for 5 s; sample 1, 1 calls: an agent at work, or an unfinished call 5.0 "
       "s");
   const base::json::object rests = WindowJson(facts, journal, run.pool(), now, true).value();
   EXPECT_EQ(rests.at("groups").as_array()[1].at("cause"),
-            "1 of 2 samples run, the oldest for 5 s; sample 1, 1 calls: agent and its tools 5.0 s");
+            "1 of 2 samples are running, the oldest for 5 s; sample 1, 1 calls: agent and its tools 5.0 s");
   EXPECT_TRUE(groups[1].at("straggler").as_bool());  // the others were done within milliseconds
   EXPECT_TRUE(groups[1].at("in_window").as_bool());
   EXPECT_EQ(groups[1].at("samples").as_array().size(), 2u);
