@@ -38,7 +38,7 @@ class BroadcastSet::SetSink final : public Sink {
 
 absl::Status BroadcastOptions::Validate() const {
   if (gather.count() > 0 && rebuild.count() > 0) return absl::OkStatus();
-  return absl::InvalidArgumentError("the times of a broadcast must be above 0 ms");
+  return absl::InvalidArgumentError("a broadcast's timeouts must be above 0 ms");
 }
 
 absl::StatusOr<std::shared_ptr<BroadcastSet>> BroadcastSet::Make(BroadcastOptions options, MakeRoot make_root,
@@ -158,7 +158,7 @@ void BroadcastSet::End(const std::shared_ptr<Group>& group, const std::string& w
     changed_.SignalAll();
   }
   if (group_ != group) return;  // it has already ended
-  INGOT_LOG(warn, "weights go to each engine directly until a new broadcast group forms: {}", why);
+  INGOT_LOG(warn, "weights are sent to each engine directly until a new broadcast group forms: {}", why);
   group_ = nullptr;
   group->root->Abort();
   if (round_ != nullptr && round_->group == group) candidates_.insert(round_->took.begin(), round_->took.end());
@@ -187,7 +187,7 @@ void BroadcastSet::RebuildIfDue() {
   base::MutexLock lock(mu_);
   if (made.ok()) {
     group_ = *made;
-    INGOT_LOG(info, "weights go by broadcast to {} engines", group_->members.size());
+    INGOT_LOG(info, "weights are broadcast to {} engines", group_->members.size());
     return;
   }
   INGOT_LOG(warn, "cannot form a broadcast group, retrying: {}", made.status().ToString());

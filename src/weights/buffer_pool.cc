@@ -15,7 +15,8 @@ absl::StatusOr<std::shared_ptr<std::byte[]>> AllocateBuffer(int64_t bytes) {
   const size_t size = std::max<int64_t>(bytes, 1);
   void* memory = ::operator new(size, kAlignment, std::nothrow);
   if (memory == nullptr) {
-    return absl::ResourceExhaustedError(absl::StrCat("no memory for a weight tensor of ", bytes, " bytes"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot allocate memory for a weight tensor of ", bytes, " bytes"));
   }
   return std::shared_ptr<std::byte[]>(static_cast<std::byte*>(memory),
                                       [](std::byte* buffer) { ::operator delete(buffer, kAlignment); });

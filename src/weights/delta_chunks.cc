@@ -35,7 +35,7 @@ absl::Status ChunkAssembler::AddHeader(v1::DeltaHeader header) {
   for (const int64_t size : sizes_) total += size;
   if (header.raw_bytes() != total) {
     return absl::InvalidArgumentError(
-        absl::StrCat("weight chunks: header says ", header.raw_bytes(), " bytes, its manifest ", total));
+        absl::StrCat("weight chunks: the header has ", header.raw_bytes(), " bytes, but its manifest has ", total));
   }
   delta_.header = std::move(header);
   has_header_ = true;

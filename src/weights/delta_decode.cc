@@ -78,7 +78,7 @@ class TensorDecoder {
       INGOT_RETURN_IF_ERROR(zstd_.Decompress(body, scratch_));
       body = std::string_view(reinterpret_cast<const char*>(scratch_.data()), size);
     }
-    if (body.size() < 8) return absl::DataLossError("sparse payload is cut short");
+    if (body.size() < 8) return absl::DataLossError("sparse payload is truncated");
     const uint64_t count = ReadInt(body);
     body.remove_prefix(8);
     const uint64_t elements = out.size() / element_bytes;
@@ -113,13 +113,13 @@ class TensorDecoder {
     }
     const size_t slice_bytes = static_cast<size_t>(kWordBytes) << bits;
     const size_t slices = (out.size() + slice_bytes - 1) / slice_bytes;
-    if ((body.size() - 1) / 4 < slices) return absl::DataLossError("payload of changed words is cut short");
+    if ((body.size() - 1) / 4 < slices) return absl::DataLossError("payload of changed words is truncated");
     std::string_view sizes = body.substr(1, 4 * slices);
     body.remove_prefix(1 + sizes.size());
     StreamingTensorChecksum sum;
     for (size_t begin = 0; begin < out.size(); begin += slice_bytes, sizes.remove_prefix(4)) {
       const uint64_t size = ReadInt(sizes, 4);
-      if (size > body.size()) return absl::DataLossError("payload of changed words is cut short");
+      if (size > body.size()) return absl::DataLossError("payload of changed words is truncated");
       const std::span<std::byte> words = out.subspan(begin, std::min(slice_bytes, out.size() - begin));
       std::memcpy(words.data(), base.data() + begin, words.size());
       if (size > 0) INGOT_RETURN_IF_ERROR(ulp_.Decode(body.substr(0, size), words));
@@ -137,7 +137,7 @@ class TensorDecoder {
 };
 
 absl::Status CheckBase(const Snapshot* base, const v1::DeltaHeader& header) {
-  const std::string wanted = absl::StrCat("the delta to version ", header.target().version(), " was made from version ",
+  const std::string wanted = absl::StrCat("the delta to version ", header.target().version(), " is based on version ",
                                           header.base_version(), " with checksum ", base::Hex(header.base_checksum()));
   if (base == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat(wanted, ", but no version is held; send a full copy"));
@@ -147,7 +147,7 @@ absl::Status CheckBase(const Snapshot* base, const v1::DeltaHeader& header) {
                                                       base::Hex(base->checksum()), " is held; send a full copy"));
   }
   if (!SameLayout(base->manifest(), header.target())) {
-    return absl::InvalidArgumentError(absl::StrCat(wanted, " but lists different tensors; send a full copy"));
+    return absl::InvalidArgumentError(absl::StrCat(wanted, " but has different tensors; send a full copy"));
   }
   return absl::OkStatus();
 }

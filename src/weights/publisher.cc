@@ -208,7 +208,7 @@ absl::StatusOr<std::shared_ptr<Publisher::Update>> Publisher::MakeUpdate(std::sh
 }
 
 absl::Status Publisher::NoLeaseError(int64_t version) {
-  const std::string what = absl::StrCat("version ", version, " is live on none of ", engines_.size(), " engines");
+  const std::string what = absl::StrCat("version ", version, " is not live on any of ", engines_.size(), " engines");
   if (engines_.empty()) return absl::UnavailableError(what);
   // Returns UNAVAILABLE if an engine may still accept the version.
   const auto found = std::find_if(engines_.begin(), engines_.end(),
@@ -218,7 +218,7 @@ absl::Status Publisher::NoLeaseError(int64_t version) {
   }
   const Engine& engine = **found;
   return absl::UnavailableError(absl::StrCat(what, "; engine ", engine.name, ": ",
-                                             engine.busy ? "it has not answered" : engine.error.ToString()));
+                                             engine.busy ? "it has not responded" : engine.error.ToString()));
 }
 
 void Publisher::CheckLeases() {
@@ -248,7 +248,7 @@ absl::Status Publisher::Release(int64_t version) {
   if (!WaitUntil(clock_.Now() + options_.deadline, [&] { return std::all_of(asked.begin(), asked.end(), reported); })) {
     return absl::DeadlineExceededError(absl::StrCat("not every engine freed version ", version, " within ",
                                                     options_.deadline.count(),
-                                                    " ms; they will when they respond again"));
+                                                    " ms; they will do so when they respond again"));
   }
   for (const Engine* engine : asked) INGOT_RETURN_IF_ERROR(engine->release_error);
   return absl::OkStatus();

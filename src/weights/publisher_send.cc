@@ -187,7 +187,7 @@ absl::Status Publisher::SendRetained(Engine& engine, RetainedUpdates* retained) 
       continue;
     }
     if (!Rejects(sent) && !absl::IsResourceExhausted(sent)) {
-      return base::Annotate(sent, absl::StrCat("version ", version, ", which it is to keep"));
+      return base::Annotate(sent, absl::StrCat("version ", version, ", which it should retain"));
     }
     INGOT_LOG(warn, "engine {} serves without version {}, which it should retain: {}", engine.name, version,
               sent.ToString());
@@ -213,7 +213,7 @@ void Publisher::QueryVersion(Engine& engine) {
   if (version.ok()) engine.release_error = absl::OkStatus();
   if (!engine.leased || (version.ok() && *version == engine.version)) return;
   INGOT_LOG(warn, "engine {} loses its lease at version {}: {}", engine.name, engine.version,
-            version.ok() ? absl::StrCat("it holds version ", *version) : version.status().ToString());
+            version.ok() ? absl::StrCat("it has version ", *version) : version.status().ToString());
   EndLease(engine);
   engine.retry = version.ok();
 }

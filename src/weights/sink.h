@@ -45,7 +45,7 @@ class Sink {
   // abandoned update that had to wait can therefore never replace a later one.
   virtual absl::StatusOr<v1::UpdateWeightsResponse> UpdateUnless(const EncodedDelta& delta,
                                                                  const std::function<bool()>& cancelled) {
-    if (cancelled()) return absl::CancelledError("the sender gave up on the update");
+    if (cancelled()) return absl::CancelledError("the sender canceled the update");
     return Update(delta);
   }
 

@@ -71,7 +71,7 @@ absl::StatusOr<std::vector<int64_t>> TensorSizes(const v1::Manifest& manifest, i
     if (!bytes.ok()) return base::Annotate(bytes.status(), "tensor '" + tensor.name() + "'");
     if (previous != nullptr && *previous >= tensor.name()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("tensor '", tensor.name(), "' follows '", *previous, "': names must be unique and ordered"));
+          absl::StrCat("tensor '", tensor.name(), "' follows '", *previous, "': names must be unique and in order"));
     }
     previous = &tensor.name();
     if (__builtin_add_overflow(total, *bytes, &total) || total > max_bytes) {
@@ -130,7 +130,7 @@ absl::StatusOr<std::shared_ptr<const Snapshot>> Snapshot::Copy(int64_t version, 
     const std::span<const std::byte> bytes = ordered[i]->bytes;
     if (static_cast<int64_t>(bytes.size()) != sizes[i]) {
       return absl::InvalidArgumentError(absl::StrCat("tensor '", ordered[i]->name, "' has ", bytes.size(),
-                                                     " bytes, its shape and dtype need ", sizes[i]));
+                                                     " bytes, but its shape and dtype need ", sizes[i]));
     }
     if (ordered[i]->owner != nullptr) {
       buffers.push_back(ordered[i]->owner);
@@ -198,7 +198,7 @@ absl::StatusOr<std::shared_ptr<const Snapshot>> Snapshot::Adopt(v1::Manifest man
   }
   if (manifest.checksum() != ManifestChecksum(manifest)) {
     return absl::DataLossError(absl::StrCat("the manifest of version ", manifest.version(),
-                                            " does not have the checksum it declares; send a full copy"));
+                                            " does not match the checksum that it declares; send a full copy"));
   }
   for (size_t i = 0; i < sizes.size(); ++i) {
     const uint64_t checksum = TensorChecksum({buffers[i].get(), static_cast<size_t>(sizes[i])});

@@ -215,7 +215,7 @@ absl::StatusOr<uint64_t> TakeVarint(std::string_view& bytes) {
     value |= (byte & 127) << shift;
     if (byte < 128) return value;
   }
-  return absl::DataLossError("payload has a broken number");
+  return absl::DataLossError("payload has an invalid number");
 }
 
 // --- Encoding ---
@@ -324,7 +324,7 @@ absl::Status UlpDecoder::Decode(std::string_view slice, std::span<std::byte> wor
     const uint16_t changed = WordOf(static_cast<uint16_t>(down ? rank - moved : rank + moved));
     std::memcpy(place, &changed, sizeof(changed));
   }
-  if (gap_at != gaps.size() || length_at != lengths.size()) return Broken("it has more than its changes");
+  if (gap_at != gaps.size() || length_at != lengths.size()) return Broken("it has more data than its changes");
   return absl::OkStatus();
 }
 

@@ -16,10 +16,10 @@ bool ZstdFrame::Compress(std::span<const std::byte> bytes, int level, size_t lim
 
 absl::Status ZstdFrame::Decompress(std::string_view frame, std::span<std::byte> out) {
   if (decompress_ == nullptr) decompress_.reset(ZSTD_createDCtx());
-  if (decompress_ == nullptr) return absl::ResourceExhaustedError("no memory for a zstd context");
+  if (decompress_ == nullptr) return absl::ResourceExhaustedError("cannot allocate memory for a zstd context");
   const size_t size = ZSTD_decompressDCtx(decompress_.get(), out.data(), out.size(), frame.data(), frame.size());
   if (ZSTD_isError(size)) {
-    return absl::DataLossError(absl::StrCat("compressed payload is damaged: ", ZSTD_getErrorName(size)));
+    return absl::DataLossError(absl::StrCat("compressed payload is corrupt: ", ZSTD_getErrorName(size)));
   }
   if (size != out.size()) {
     return absl::DataLossError(absl::StrCat("compressed payload holds ", size, " bytes instead of ", out.size()));
@@ -30,7 +30,7 @@ absl::Status ZstdFrame::Decompress(std::string_view frame, std::span<std::byte> 
 absl::StatusOr<size_t> ZstdFrame::ContentSize(std::string_view frame, size_t limit) {
   const unsigned long long size = ZSTD_getFrameContentSize(frame.data(), frame.size());
   if (size == ZSTD_CONTENTSIZE_UNKNOWN || size == ZSTD_CONTENTSIZE_ERROR) {
-    return absl::DataLossError("compressed payload does not say its size");
+    return absl::DataLossError("compressed payload does not declare its size");
   }
   if (size > limit) {
     return absl::DataLossError(absl::StrCat("compressed payload declares ", size, " bytes, more than ", limit));

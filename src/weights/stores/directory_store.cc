@@ -172,7 +172,7 @@ absl::StatusOr<std::unique_ptr<ObjectStore>> OpenDirectoryStore(const std::strin
   while (absolute.size() > 1 && absolute.back() == '/') absolute.pop_back();
   const std::string writing = absl::StrCat(absolute, "/", kWritingFolder);
   fs::create_directories(writing, error);
-  if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot make the directory ", writing));
+  if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot create the directory ", writing));
   RemoveAbandoned(writing);
   return std::make_unique<DirectoryStore>(std::move(absolute), lock_timeout);
 }

@@ -51,7 +51,7 @@ Follower::Follower(std::shared_ptr<ObjectStore> store, Sink& engine, FollowerOpt
       engine_(engine),
       options_(std::move(options)),
       clock_(clock),
-      silence_("the acknowledgement of versions", clock),
+      silence_("the acknowledgment of versions", clock),
       threads_({.name = "follower", .threads = 2}, clock) {
   ack_.set_engine(options_.engine);
   ack_.set_start(base::RandomHex(8));

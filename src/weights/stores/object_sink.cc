@@ -32,8 +32,8 @@ class ObjectSink final : public Sink {
       INGOT_ASSIGN_OR_RETURN(const v1::EngineAck ack, Await(sequence));
       if (Holds(ack, target)) return ResponseOf(ack, target);
       INGOT_RETURN_IF_ERROR(ErrorOf(ack));
-      return absl::ResourceExhaustedError(
-          absl::StrCat("engine ", engine_, " has no memory to hold version ", target.version, " next to the newest"));
+      return absl::ResourceExhaustedError(absl::StrCat("engine ", engine_, " has no memory for version ",
+                                                       target.version, " in addition to the newest"));
     }
     const bool heals = IsFullCopy(delta.header) && TakesAnchorOf(target);
     INGOT_ASSIGN_OR_RETURN(const int64_t sequence, writer_->Publish(delta, heals));
@@ -97,7 +97,7 @@ class ObjectSink final : public Sink {
     const std::string key = AckKey(writer_->run(), engine_);
     const absl::StatusOr<StoredObject> object = writer_->store().Get(key, kMaxPointerBytes);
     if (absl::IsNotFound(object.status())) {
-      return absl::UnavailableError(absl::StrCat("engine ", engine_, " has written no acknowledgement: ",
+      return absl::UnavailableError(absl::StrCat("engine ", engine_, " has not written an acknowledgment: ",
                                                  writer_->store().Describe(), " has no object '", key, "'"));
     }
     INGOT_RETURN_IF_ERROR(object.status());
@@ -110,7 +110,7 @@ class ObjectSink final : public Sink {
       heard_ = now;
     }
     if (now - heard_ < options_.silence) return ack;
-    return absl::UnavailableError(absl::StrCat("engine ", engine_, " is silent: '", key, "' has not changed for ",
+    return absl::UnavailableError(absl::StrCat("engine ", engine_, " is unresponsive: '", key, "' has not changed for ",
                                                options_.silence.count(), " ms"));
   }
 

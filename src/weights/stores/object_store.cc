@@ -23,9 +23,9 @@ namespace {
 absl::Status CheckLost(const ObjectStore& store, const absl::StatusOr<std::string>& swapped, std::string_view request) {
   if (absl::IsAborted(swapped.status())) return absl::OkStatus();
   INGOT_RETURN_IF_ERROR(swapped.status());
-  return absl::FailedPreconditionError(absl::StrCat(
-      store.Describe(), ": it ignores ", base::View(request),
-      ": two trainers could both make a version live. Use a server with conditional PUT (docs/internals/weights.md)"));
+  return absl::FailedPreconditionError(absl::StrCat(store.Describe(), ": it ignores ", base::View(request),
+                                                    ", so two trainers could both make a version live. Use a server "
+                                                    "with conditional PUT (docs/internals/weights.md)"));
 }
 
 // Checks that a Swap fails after another one has succeeded. Otherwise, an older trainer would not be fenced.

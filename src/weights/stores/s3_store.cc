@@ -34,7 +34,8 @@ class S3Store final : public ObjectStore {
       absl::StatusOr<StoredObject> object = GetInRanges(key, max_bytes, deadline);
       // Another object replaced it between two ranges.
       if (absl::IsAborted(object.status()) && change < kChanges) continue;
-      if (absl::IsAborted(object.status())) return At(key, absl::UnavailableError("it changes while it is read"));
+      if (absl::IsAborted(object.status()))
+        return At(key, absl::UnavailableError("it changed while it was being read"));
       if (!object.ok()) return At(key, object.status());
       return object;
     }
@@ -47,7 +48,7 @@ class S3Store final : public ObjectStore {
     const absl::StatusOr<S3Answer> answer = Ask(request, Deadline());
     // With If-Match, a missing object is also a mismatch.
     if (absl::IsAborted(answer.status()) || absl::IsNotFound(answer.status())) {
-      return At(key, absl::AbortedError("it was changed by another writer"));
+      return At(key, absl::AbortedError("another writer changed it"));
     }
     if (!answer.ok()) return At(key, answer.status());
     std::string written = answer->Header("etag");

@@ -61,7 +61,7 @@ absl::Status NotOf(const std::string& key, const std::string& why) {
 }
 
 absl::Status Damaged(const ObjectStore& store, const std::string& key) {
-  return absl::DataLossError(absl::StrCat(store.Describe(), ": object '", key, "' is damaged"));
+  return absl::DataLossError(absl::StrCat(store.Describe(), ": object '", key, "' is corrupt"));
 }
 
 VersionKind KindOf(const v1::DeltaHeader& header) {
@@ -69,10 +69,9 @@ VersionKind KindOf(const v1::DeltaHeader& header) {
 }
 
 absl::Status CheckStoreFormat(const std::string& where, int64_t found) {
-  return base::CheckFormat(
-      kStoreFormat, found == 0 ? base::kFirstFormat : found, where,
-      "run the trainer and all engines with the same version of ingot; weights of another one can be "
-      "removed from the store");
+  return base::CheckFormat(kStoreFormat, found == 0 ? base::kFirstFormat : found, where,
+                           "run the trainer and all engines with the same version of ingot; weights from another "
+                           "version can be removed from the store");
 }
 
 // Returns a manifest to which the caller adds tensors and shards.
@@ -109,8 +108,8 @@ absl::StatusOr<v1::VersionManifest> LoadManifest(ObjectStore& store, const std::
   if (!manifest.ParseFromArray(rest.data(), static_cast<int>(rest.size()))) return NotOf(key, "it cannot be parsed");
   INGOT_RETURN_IF_ERROR(CheckStoreFormat(store.Describe() + ": object '" + key + "'", manifest.format()));
   if (manifest.run() != run) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(store.Describe(), ": object '", key, "' is of the run '", manifest.run(), "', not '", run, "'"));
+    return absl::FailedPreconditionError(absl::StrCat(store.Describe(), ": object '", key, "' belongs to the run '",
+                                                      manifest.run(), "', not '", run, "'"));
   }
   if (TargetOf(manifest.header()) != name || IsFullCopy(manifest.header()) != (kind == VersionKind::kAnchor)) {
     return NotOf(key, "it describes a different version");
@@ -140,7 +139,8 @@ absl::StatusOr<std::vector<PayloadPlace>> PlacesOf(const std::string& key, const
     }
     for (int i = 0; i < shard.tensors(); ++i, ++part) {
       const int index = shard.members_size() > 0 ? shard.members(i) : part;
-      if (index < 0 || index >= manifest.tensors_size()) return NotOf(key, "its shards have tensors that it lacks");
+      if (index < 0 || index >= manifest.tensors_size())
+        return NotOf(key, "its shards have tensors that are missing from it");
       PayloadPlace& place = places[static_cast<size_t>(index)];
       if (place.shard >= 0) return NotOf(key, "two shards have the same tensor");
       place = {s, bytes};
@@ -148,11 +148,11 @@ absl::StatusOr<std::vector<PayloadPlace>> PlacesOf(const std::string& key, const
       if (payload < 0 || payload > max_bytes + kPayloadOverhead) return NotOf(key, "a payload's size is out of range");
       bytes += payload;
     }
-    if (bytes != shard.bytes()) return NotOf(key, "a shard's payloads do not add up to it");
+    if (bytes != shard.bytes()) return NotOf(key, "a shard's payloads do not add up to its size");
     total += bytes;
     if (total > max_bytes + kPayloadOverhead * (part + 1)) return NotOf(key, "it is larger than the model");
   }
-  if (part != manifest.tensors_size()) return NotOf(key, "its shards have fewer tensors than it has");
+  if (part != manifest.tensors_size()) return NotOf(key, "its shards have fewer tensors than its manifest");
   return places;
 }
 
@@ -349,13 +349,13 @@ absl::StatusOr<v1::LiveVersions> ParseLive(const std::string& text, const std::s
   INGOT_RETURN_IF_ERROR(ParseJson(text, "the object 'live'", &live));
   if (live.run() != run) {
     return absl::FailedPreconditionError(
-        absl::StrCat("the object 'live' is of the run '", live.run(), "', not '", run, "'"));
+        absl::StrCat("the object 'live' belongs to the run '", live.run(), "', not '", run, "'"));
   }
   INGOT_RETURN_IF_ERROR(CheckStoreFormat("the object 'live'", live.format()));
   const auto is_route = [](const v1::VersionRoute& route) { return route.steps_size() > 0 && route.steps(0).anchor(); };
   const bool routes = std::all_of(live.retained().begin(), live.retained().end(), is_route);
   if (!routes || (live.has_newest() && !is_route(live.newest()))) {
-    return absl::InvalidArgumentError("the object 'live' names a version without a route to it");
+    return absl::InvalidArgumentError("the object 'live' has a version that cannot be reached from any full copy");
   }
   return live;
 }
@@ -364,10 +364,10 @@ std::string PrintAck(const v1::EngineAck& ack) { return PrintJson(ack); }
 
 absl::StatusOr<v1::EngineAck> ParseAck(const std::string& text, const std::string& engine) {
   v1::EngineAck ack;
-  INGOT_RETURN_IF_ERROR(ParseJson(text, "an engine's acknowledgement", &ack));
+  INGOT_RETURN_IF_ERROR(ParseJson(text, "an engine's acknowledgment", &ack));
   if (ack.engine() == engine) return ack;
   return absl::FailedPreconditionError(
-      absl::StrCat("the acknowledgement is of engine '", ack.engine(), "', not '", engine, "'"));
+      absl::StrCat("the acknowledgment belongs to engine '", ack.engine(), "', not '", engine, "'"));
 }
 
 }  // namespace ingot::weights

@@ -46,7 +46,7 @@ bool Retains(const v1::LiveVersions& live, const HeldVersion& version) {
 absl::Status WriterOptions::Validate() const {
   if (!IsObjectKey(run)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "the run's name '", run, "' cannot be the name of objects: use letters, digits, '.', '_' and '-'"));
+        "the run's name '", run, "' cannot be part of object names: use letters, digits, '.', '_', and '-'"));
   }
   if (shards < 1 || shards > kMaxShards) {
     return absl::InvalidArgumentError(absl::StrCat("shards is ", shards, ": 1 to ", kMaxShards));
@@ -66,7 +66,7 @@ VersionWriter::VersionWriter(std::shared_ptr<ObjectStore> store, WriterOptions o
 absl::Status OtherRun(const ObjectStore& store, const std::string& run) {
   return absl::FailedPreconditionError(absl::StrCat(
       store.Describe(), " has versions of another run '", run,
-      "': choose another run.name, set run.if_exists to replace, or remove the objects below '", run, "/'"));
+      "': choose another run.name, set run.if_exists to replace, or remove the objects under '", run, "/'"));
 }
 
 absl::StatusOr<std::unique_ptr<VersionWriter>> VersionWriter::Open(std::shared_ptr<ObjectStore> store,
@@ -96,7 +96,7 @@ absl::Status VersionWriter::CheckLiveIsOwn() const {
   INGOT_ASSIGN_OR_RETURN(const StoredObject found, store_->Get(key, kMaxPointerBytes));
   if (found.tag == tag_) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
-      store_->Describe(), ": '", key, "' has changed since this trainer's last move, so no objects are removed"));
+      store_->Describe(), ": '", key, "' has changed since this trainer's last update, so no objects are removed"));
 }
 
 absl::StatusOr<int64_t> VersionWriter::MoveLive(v1::LiveVersions next) {
@@ -114,9 +114,9 @@ absl::StatusOr<int64_t> VersionWriter::MoveLive(v1::LiveVersions next) {
   }
   attempted_ = tag.ok() ? "" : text;
   if (absl::IsAborted(tag.status())) {
-    return absl::FailedPreconditionError(absl::StrCat(store_->Describe(), ": '", key,
-                                                      "' was moved by another trainer of this run, which continues; "
-                                                      "this one can no longer publish"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        store_->Describe(), ": '", key,
+        "' was updated by another trainer of this run, which continues; this trainer can no longer publish"));
   }
   INGOT_RETURN_IF_ERROR(tag.status());
   live_ = std::move(next);
@@ -145,7 +145,7 @@ absl::StatusOr<v1::VersionRoute> VersionWriter::RouteOf(const EncodedDelta& delt
   if (found && !(full && anchor)) return route;
   if (!full && LastOf(live_.newest()) != HeldVersion{delta.header.base_version(), delta.header.base_checksum()}) {
     return absl::FailedPreconditionError(
-        absl::StrCat(store_->Describe(), " has no version ", delta.header.base_version(), " as the newest"));
+        absl::StrCat(store_->Describe(), " has no version ", delta.header.base_version(), " as the newest version"));
   }
   INGOT_RETURN_IF_ERROR(StoreVersion(*store_, options_.run, delta, options_.shards));
   if (found) {
@@ -170,7 +170,7 @@ absl::StatusOr<v1::VersionRoute> VersionWriter::RouteOfShards(const EncodedDelta
   if (!full) {
     if (LastOf(live_.newest()) != HeldVersion{header.base_version(), header.base_checksum()}) {
       return absl::FailedPreconditionError(
-          absl::StrCat(store_->Describe(), " has no version ", header.base_version(), " as the newest"));
+          absl::StrCat(store_->Describe(), " has no version ", header.base_version(), " as the newest version"));
     }
     route = live_.newest();
   }
