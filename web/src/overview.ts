@@ -27,8 +27,8 @@ function fact(value: string, meaning: string, about?: string): HTMLElement {
 }
 
 function supervisedFacts(step: Row): HTMLElement {
-  const figures: [string, string, number][] = [["sft/loss", "loss", 3], ["dpo/loss", "loss of preferences", 3], ["sft/nll", "nll", 3],
-    ["dpo/accuracy", "accuracy of preferences", 3], ["sft/tokens_per_second", "tokens per second", 0], ["dpo/tokens_per_second", "tokens per second", 0]];
+  const figures: [string, string, number][] = [["sft/loss", "loss", 3], ["dpo/loss", "preference loss", 3], ["sft/nll", "nll", 3],
+    ["dpo/accuracy", "preference accuracy", 3], ["sft/tokens_per_second", "tokens per second", 0], ["dpo/tokens_per_second", "tokens per second", 0]];
   return h("div", { class: "facts" }, fact(`${step.step + 1}`, "supervised steps"),
     figures.filter(([metric]) => metric in step.values).map(([metric, meaning, digits]) => fact(number(step.values[metric], digits), meaning)));
 }

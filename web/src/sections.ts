@@ -27,8 +27,8 @@ export function sectionsFor(names: string[]): Section[] {
   const chart = (title: string, wanted: string[], opens: ChartSpec["opens"] = "step", about?: string): ChartSpec =>
     ({ title, names: wanted.filter((name) => has.has(name)), opens, ...(about ? { about } : {}) });
   const supervised = [chart("Supervised loss", ["sft/loss", "sft/nll", "dpo/loss"], null),
-    chart("Accuracy of preferences", ["dpo/accuracy"], null),
-    chart("Margin of preferences", ["dpo/margin_mean"], null),
+    chart("Preference accuracy", ["dpo/accuracy"], null),
+    chart("Preference margin", ["dpo/margin_mean"], null),
     chart("Supervised gradient norm", ["sft/grad_norm", "dpo/grad_norm"], null),
     chart("Supervised tokens per second", ["sft/tokens_per_second", "dpo/tokens_per_second"], null)];
   const sections: Section[] = [
@@ -53,7 +53,7 @@ export function sectionsFor(names: string[]): Section[] {
       chart("Variance of the update", ["trainer/update_variance"], "step", "noise of one group's gradient, relative to the batch's"),
       chart("Off-policy k3", ["offpolicy/k3_kl"], "step", "estimated KL from the weights that sampled the batch to the weights before the step"),
       chart("KL of the step", ["trainer/step_kl_mean", "trainer/step_kl_max"], "step", "how far the step moved the policy, in nats per token"),
-      chart("Mismatch of rollout and trainer", ["mismatch/logprob_abs_diff_max", "mismatch/k3_kl"], "step", "log-probs of the same tokens and weights, computed by both")] },
+      chart("Rollout and trainer mismatch", ["mismatch/logprob_abs_diff_max", "mismatch/k3_kl"], "step", "log-probs of the same tokens and weights, computed by both")] },
     { title: "Rollout", charts: [
       chart("Response length, tokens", ["response_length/mean", "response_length/max"]),
       chart("Turns", ["num_turns/mean", "num_turns/max"]),
