@@ -35,7 +35,7 @@ class OpenGate {
   // `retry_after` is the delay given by the rejection; nullopt = none.
   void OnRejected(nanoseconds now, std::optional<nanoseconds> retry_after) {
     asking_ = false;
-    // Slots that asked before the gate closed are rejected as well. These rejections count as one.
+    // Slots that were waiting when the gate closed are rejected as well. These rejections count as one.
     if (closed_ && now < next_) return;
     closed_ = true;
     next_ = now + std::min(longest_, retry_after.value_or(wait_));
