@@ -1,5 +1,5 @@
-// RUN/custom_loss.json: the graph of the custom loss (loss_trace.h), which the start of a run writes. Every rank of the
-// trainer reads it, so all use the same loss, and none of them needs Python or the user's file.
+// RUN/custom_loss.json: the graph of the custom loss (loss_trace.h), written when a run starts. Every trainer rank
+// reads it, so all ranks use the same loss, and none of them needs Python or the user's file.
 #pragma once
 
 #include <string>

@@ -20,7 +20,7 @@ extern const std::string_view kTraceLossText;
 // Returns the graph as JSON. `python` is the interpreter; empty = reward::UserPython. Blocks for up to two minutes.
 // Errors start with the key: INVALID_ARGUMENT if the interpreter does not start or has no torch, the function cannot be
 // loaded or raises an exception (with its stack trace), uses an operation outside the list or a tensor's value (with the
-// file and line), or returns something else than [T]; DEADLINE_EXCEEDED after two minutes.
+// file and line), or does not return [T]; DEADLINE_EXCEEDED after two minutes.
 absl::StatusOr<std::string> TraceLoss(const trainer::CustomLossOptions& custom, const std::string& python);
 
 }  // namespace ingot::app

@@ -1,4 +1,4 @@
-// `ingot bench speculation`: what speculative decoding gains, and what it costs where there is nothing to guess.
+// `ingot bench speculation`: measures the gain from speculative decoding, and its cost when there is nothing to guess.
 #pragma once
 
 #include <iosfwd>
@@ -17,8 +17,8 @@ struct SpeculationBenchArgs {
   int threads = 1;                 // 0 = all cores
 };
 
-// Compares an engine without speculation with one that has the drafters given and history. The rounds of a pair ask
-// both for the same, in changing order, and their ids must be equal. Speeds are sampled tokens per CPU second of the
+// Compares an engine without speculation with one that has the drafters given and history. Both rounds in a pair run
+// the same requests, in alternating order, and their ids must be equal. Speeds are sampled tokens per CPU second of the
 // process, because other programs on the machine distort wall time. Prints one line per figure:
 //
 //   workload      "group": members 2 to 8 of groups, one at a time. "replay": a recorded call with its ids as

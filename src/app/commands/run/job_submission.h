@@ -20,9 +20,9 @@ struct JobPlan {
 // REQUIRES: cluster.launcher is not local. `loaded` outlives the result.
 JobPlan PlanJob(const LoadedConfig& loaded, const std::string& binary);
 
-// Creates the run's folder and submits the job. No process holds the folder while the job is submitted: its node with
-// the trainer takes it, maybe before the submission ends. If the submission fails, restores the run that the job would
-// have replaced.
+// Creates the run's folder and submits the job. No process holds the folder while the job is submitted: the job's
+// trainer node acquires it, possibly before the submission ends. If the submission fails, restores the run that the job
+// would have replaced.
 absl::Status SubmitJob(const RunArgs& args, const LoadedConfig& loaded, const TextParts& text, JobPlan& job);
 
 }  // namespace ingot::app

@@ -24,13 +24,13 @@ class NodeAddresses {
                 std::function<void(const std::string& line)> print);
 
   // If the trainer has several ranks and some are in `roles`, sets the address where the ranks meet. Both methods block
-  // until the node that drives the run has registered its address, and return CANCELLED if this node is told to stop.
+  // until the node that drives the run has registered its address, and return CANCELLED if this node is stopped.
   absl::Status SetRanks(const std::vector<RoleProcess>& roles, RoleSpecs::Parts& parts);
   // Starts the load balancer, or sets its address if a gateway is in `roles`.
   absl::Status SetLoadBalancer(const std::vector<RoleProcess>& roles, RoleSpecs::Parts& parts);
 
  private:
-  // Returns the address that another node registers under this name. Returns CANCELLED if this node was told to stop.
+  // Returns the address that another node registers under this name. Returns CANCELLED if this node is stopped.
   absl::StatusOr<std::string> Find(const std::string& name, const std::string& who);
 
   const RunConfig& config_;

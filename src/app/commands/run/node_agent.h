@@ -1,5 +1,5 @@
-// The agent on one of a run's nodes: starts and restarts the node's roles, and reports what is running to the registry.
-// On the node that drives the run, it also serves the page and runs the loggers.
+// The agent on one node of a run: starts and restarts the node's roles, and reports what is running to the registry. On
+// the node that drives the run, it also serves the page and runs the loggers.
 #pragma once
 
 #include <string>
@@ -16,8 +16,8 @@ namespace ingot::app {
 // Returns the socket where the agent of node `name` answers probes.
 std::string NodeSocket(const RunDir& dir, const std::string& name);
 
-// Blocks until the run ends or this process is told to stop. Returns the process's exit code. `node` is the node's index
-// in its group.
+// Blocks until the run ends or this process is asked to stop. Returns the process's exit code. `node` is the node's
+// index in its group.
 absl::StatusOr<int> RunNodeAgent(const NodeArgs& args, const LoadedConfig& loaded, int node,
                                  std::vector<RoleProcess> roles);
 

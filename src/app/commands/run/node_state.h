@@ -1,4 +1,4 @@
-// What is running on one of a run's nodes.
+// The roles running on one node of a run.
 #pragma once
 
 #include <map>

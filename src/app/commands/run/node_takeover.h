@@ -1,4 +1,4 @@
-// The seats (app/cluster/takeover.h) of one of a run's nodes: the engines that it claims, and the roles of other nodes
+// The seats (app/cluster/takeover.h) of one node of a run: the engines that it claims, and the roles of other nodes
 // that can move to it.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace ingot::app {
 
 std::string NodeName(const std::string& group, int node);
 
-// Returns whether this node holds the run's folder and its exit code is the run's.
+// Returns whether this node holds the run's folder, so that its exit code is the run's exit code.
 bool DrivesRun(const std::vector<RoleProcess>& roles);
 
 // If engines can move, claims the engines in `roles`, and removes those that another node has taken over, which it
