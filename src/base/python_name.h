@@ -18,7 +18,7 @@ struct PythonName {
 // Splits the text at its last colon. The parts of an invalid text are unspecified.
 PythonName SplitPythonName(const std::string& text);
 
-// Returns INVALID_ARGUMENT if `text` has another form. `key` names it, and `example` is a valid text.
+// Returns INVALID_ARGUMENT if `text` does not have one of these forms. `key` names it, and `example` is a valid text.
 absl::Status CheckPythonName(const std::string& key, const std::string& text, const std::string& example);
 
 }  // namespace ingot::base
