@@ -21,10 +21,10 @@ namespace ingot::engines {
 
 class AnswerReader {
  public:
-  // Returns the version with the label, or nullopt if Ingot never gave it to the server.
+  // Returns the version with this label, or nullopt if Ingot never set this label on the server.
   using VersionOf = std::function<std::optional<int64_t>(const std::string& label)>;
 
-  // What decides about an answer's versions.
+  // The request's fields that decide which versions an answer may have.
   struct VersionRules {
     int64_t pinned = -1;       // GenerateRequest.pinned_version
     int64_t at_least = 0;      // GenerateRequest.min_version, unless pinned
@@ -36,17 +36,17 @@ class AnswerReader {
   AnswerReader(const v1::GenerateRequest& request, const ServedModel& model,
                std::shared_ptr<const text::Tokenizer> tokenizer, const rollout::HaltOptions& halt);
 
-  // Returns the event's chunk, with provisional versions: those that are live now. The chunk may be empty. The last one
-  // has a finish and answer_versions. REQUIRES: the last one has not been returned.
+  // Returns the event's chunk, with provisional versions: those that are live now. The chunk may be empty. The last
+  // chunk has a finish reason and answer_versions. REQUIRES: the last chunk has not been returned.
   //   DATA_LOSS    an id is outside the vocabulary, or a log-prob is missing, positive, or not a number
   //   UNAVAILABLE  the server aborted the request or failed, a label is not Ingot's, or a token is older than allowed
   absl::StatusOr<v1::GenerateChunk> Take(const AnswerEvent& event, int64_t live_version, const VersionRules& rules,
                                          const VersionOf& version_of);
 
-  // Returns whether one of Ingot's rules has ended the answer. The caller then aborts the request, whose last event has
+  // Returns whether one of Ingot's rules has ended the answer. The caller then aborts the request. Its last event has
   // the versions. Later ids are dropped.
   bool ended() const { return finish_ != v1::FINISH_UNSPECIFIED; }
-  // Returns whether the last error was that of a label that is not Ingot's.
+  // Returns whether the last error was caused by a label that Ingot did not set.
   bool saw_foreign_label() const { return foreign_label_; }
   int64_t size() const { return static_cast<int64_t>(ids_.size()); }
   int64_t dropped() const { return dropped_; }  // ids after the end

@@ -1,5 +1,5 @@
-// The words of one kind of rollout server: request bodies, the meaning of its events and errors, and the calls that
-// change its weights. Has no threads and no connections, and does not remember anything. Thread safe.
+// The protocol of one kind of rollout server: request bodies, the meaning of events and errors, and the calls that
+// change its weights. Has no threads, connections, or state. Thread safe.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@
 
 namespace ingot::engines {
 
-// What a request does when new weights arrive (rollout.external.swap).
+// What happens to a running request when new weights arrive (rollout.external.swap).
 enum class SwapMode : uint8_t {
-  kKeep,       // it goes on with its KV cache; later tokens count as kv_mixed
-  kRecompute,  // its KV cache is computed again with the new weights
-  kDrain,      // the update waits until it has ended
-  kAbort,      // it ends, and its caller asks again
+  kKeep,       // it keeps its KV cache; later tokens count as kv_mixed
+  kRecompute,  // its KV cache is recomputed with the new weights
+  kDrain,      // the update waits until the request has ended
+  kAbort,      // it is aborted, and its caller retries it
 };
 
 // A request to the server, relative to its URL.
@@ -30,14 +30,14 @@ struct ServerRequest {
   std::string body = {};  // JSON; empty = none
 };
 
-// The model that the server runs, as Ingot knows it.
+// What Ingot knows about the server's model.
 struct ServedModel {
   int32_t vocab_size = 0;
   int32_t context_length = 0;    // tokens of prompt and answer together
   std::vector<int32_t> eos_ids;  // ids that end a turn
 };
 
-// Tokens [begin, end) of an answer, and the server's label of the weights that sampled them.
+// Tokens [begin, end) of an answer, and the server's label for the weights that sampled them.
 struct LabelSpan {
   std::string label;
   int64_t begin = 0, end = 0;
@@ -47,23 +47,23 @@ enum class ServerFinish : uint8_t { kNone, kStop, kLength, kAborted, kFailed };
 
 // A part of an answer, as the server sent it. Not checked against the model.
 struct AnswerEvent {
-  std::string request_id;  // the server's name of the request
+  std::string request_id;  // the server's id for the request
   std::vector<int32_t> ids;
   std::vector<float> logprobs;                // one per id
-  std::vector<v1::TopLogprobs> top_logprobs;  // one per id if the request asked for them
+  std::vector<v1::TopLogprobs> top_logprobs;  // one per id if requested
   ServerFinish finish = ServerFinish::kNone;
   std::vector<LabelSpan> spans;  // for the whole answer, with the finish
 };
 
-// How the server's log-probs relate to the sampling parameters. Found out at startup.
+// How the server's log-probs relate to the sampling parameters. Determined at startup.
 enum class LogprobKind : uint8_t {
-  kRaw,        // log_softmax(raw logits), whatever the parameters
+  kRaw,        // log_softmax(raw logits), regardless of the parameters
   kProcessed,  // after temperature, penalties, and truncation
 };
 
 struct GenerateContext {
   const ServedModel& model;
-  std::string salt = {};  // separates the prefix caches of versions; empty = the server's common cache
+  std::string salt = {};  // separates the versions' prefix caches; empty = the server's shared cache
   LogprobKind logprobs = LogprobKind::kRaw;
   bool seeds = false;  // the server gets the request's seed
 };
@@ -82,9 +82,9 @@ class EngineApi {
   // Reads the data of one server-sent event. Returns nullopt if it has no part of an answer. Returns DATA_LOSS if it is
   // not an event, and StatusOf's error if it reports one.
   virtual absl::StatusOr<std::optional<AnswerEvent>> ReadEvent(std::string_view data) const = 0;
-  // Reads the response to a request with score_ids. Its ids are the scored ones.
+  // Reads the response to a request with score_ids. The result's ids are the scored ids.
   virtual absl::StatusOr<AnswerEvent> ReadScores(const v1::GenerateRequest& request, std::string_view body) const = 0;
-  // Ends a request. Its stream still gets a last event, with finish kAborted and spans.
+  // Aborts a request. Its stream still gets a last event, with the finish reason kAborted and spans.
   virtual ServerRequest Abort(const std::string& server_request_id) const = 0;
 
   // The calls of a swap, in this order.
@@ -97,10 +97,10 @@ class EngineApi {
   virtual ServerRequest GetLabel() const = 0;
   virtual absl::StatusOr<std::string> ReadLabel(std::string_view body) const = 0;
   virtual ServerRequest Models() const = 0;
-  // Returns the context length that the server runs with; 0 = it does not report one.
+  // Returns the server's context length; 0 = not reported.
   virtual absl::StatusOr<int64_t> ReadContextLength(std::string_view body) const = 0;
 
-  // Returns OK for success, or the error of a response with another status. The error contains the server's own words.
+  // Returns OK for success, or the error of a response with another status. The error contains the server's message.
   //   INVALID_ARGUMENT     the server refuses the request
   //   FAILED_PRECONDITION  the server runs without a route that Ingot needs; the error names the flag
   //   RESOURCE_EXHAUSTED   the server is full

@@ -21,7 +21,7 @@ class EventStream {
  private:
   absl::Status OnLine(std::string_view line, const std::function<absl::Status(std::string_view data)>& on_event);
 
-  std::string line_;  // the beginning of a line that has not ended
+  std::string line_;  // the incomplete last line
   std::string data_;  // of the event so far
 };
 

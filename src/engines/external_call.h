@@ -1,5 +1,5 @@
-// One request to a server: its stream, its answer, and the chunks that its caller gets. Thread safe. Chunks are delivered
-// on the thread of http::Streams.
+// One request to a server: its stream, its answer, and the chunks that its caller receives. Thread safe. Chunks are
+// delivered on the thread of http::Streams.
 #pragma once
 
 #include <atomic>
@@ -30,7 +30,7 @@ class ExternalCall : public std::enable_shared_from_this<ExternalCall> {
     AnswerReader::VersionOf version_of;
     std::function<void(const std::string& server_request_id)> abort;  // ends the request at the server
     std::function<void(int64_t tokens)> on_tokens;
-    // Called once, before the caller gets the last chunk or the error.
+    // Called once, before the caller receives the last chunk or the error.
     std::function<void(ExternalCall& call, bool foreign_label)> on_end;
   };
 
@@ -42,11 +42,11 @@ class ExternalCall : public std::enable_shared_from_this<ExternalCall> {
   std::chrono::nanoseconds deadline() const { return deadline_; }
   const std::shared_ptr<rollout::ChunkGate>& gate() const { return gate_; }
 
-  // Returns the stream that sends the request. REQUIRES: called once. Follows `rules` for the versions of the answer.
+  // Returns the stream that sends the request. Applies `rules` to the answer's versions. REQUIRES: called once.
   http::Streams::Request Send(const ServerRequest& sent, const std::string& url, const std::string& key,
                               const AnswerReader::VersionRules& rules);
-  // Makes later events fail with this error. The caller then closes the stream, whose end delivers the error. Returns
-  // the stream's id; 0 = not sent.
+  // Makes later events fail with this error. The caller then closes the stream, which delivers the error. Returns the
+  // stream's id; 0 = not sent.
   uint64_t Fail(absl::Status why) ABSL_LOCKS_EXCLUDED(mu_);
   // Ends a call that was not sent.
   void Reject(const absl::Status& why);

@@ -1,21 +1,20 @@
-// A rollout engine that another project wrote and that runs as a server on this machine. Samples ids for calls (as a
-// Client) through the server's HTTP API, and gives the server new weights (as a Sink) through a folder in memory.
+// A rollout engine from another project that runs as a server on this machine. Samples ids for calls (as a Client)
+// through the server's HTTP API, and sends new weights to the server (as a Sink) through a folder in memory.
 //
 //   Generate --> waits for weights --> http::Streams --> server --> chunks, with provisional versions until the last one
 //   Update, Share --> decode, verify --> ExchangeFolder --> pause, load, label, resume (on the caller's thread)
 //   keeper thread --> starts the server, checks its health and label, loads the weights again after a restart
 //
-// What keeps wrong tokens from being recorded:
+// These rules prevent wrong tokens from being recorded:
 //   1. Between `pause` and the end of `load`, no request is sent, and the server does not sample.
 //   2. If a load fails, the server stays paused. All its requests end with UNAVAILABLE, and it gets a full copy before it
 //      is resumed.
-//   3. The version of each token is the one that the server's label names (AnswerReader). A label that Ingot did not give
-//      ends the call with UNAVAILABLE, and the weights are loaded again.
-//   4. The weights in the server are the newest accepted ones. After a restart of the server, they are loaded before its
-//      first request.
+//   3. Each token's version comes from the server's label (AnswerReader). A label that Ingot did not set ends the call
+//      with UNAVAILABLE, and the weights are reloaded.
+//   4. The server has the newest accepted weights. After the server restarts, they are loaded before its first request.
 //
-// Versions are not retained: an answer to an update with `retain` reports it, and one with Place::kBeside fails. A pinned
-// version is served only while it is live. Thread safe. Generate and Status never block.
+// Versions are not retained: the response to an update with `retain` reports this, and an update with Place::kBeside
+// fails. A pinned version is served only while it is live. Thread safe. Generate and Status never block.
 #pragma once
 
 #include <atomic>
@@ -51,7 +50,7 @@ class ExternalEngine final : public rollout::ServedEngine {
     int64_t max_weight_bytes = 0;                      // ModelRunner::max_weight_bytes
     std::shared_ptr<const text::Tokenizer> tokenizer;  // null = requests with stop strings fail
     std::unique_ptr<ExchangeFolder> exchange;
-    // The weights that the server starts with, if `command` starts it; requests never use them.
+    // The initial weights of a server that `command` starts. Requests never use them.
     std::shared_ptr<const weights::Snapshot> start_model;
     std::map<std::string, std::string> command_words;  // more values for ServerProcess; the engine adds `model`
     std::string key;                                   // the server's bearer token; empty = none
@@ -59,9 +58,9 @@ class ExternalEngine final : public rollout::ServedEngine {
     const base::Clock* clock = &base::Clock::Real();   // must outlive the engine
   };
 
-  // Returns at once; the server may take minutes to start. Requests and updates wait for it. If it cannot be used,
-  // fault() says why. Returns INVALID_ARGUMENT if an option is invalid, and errors of the exchange folder
-  // and of ClaimServer.
+  // Returns immediately, although the server may take minutes to start. Requests and updates wait for it. If the server
+  // cannot be used, fault() returns the reason. Returns INVALID_ARGUMENT if an option is invalid, and errors of the
+  // exchange folder and of ClaimServer.
   static absl::StatusOr<std::unique_ptr<ExternalEngine>> Create(const rollout::EngineOptions& options,
                                                                 const ExternalOptions& external, Parts parts);
   ~ExternalEngine() override;  // calls Shutdown()
@@ -72,8 +71,8 @@ class ExternalEngine final : public rollout::ServedEngine {
   std::unique_ptr<Request> Generate(v1::GenerateRequest request, OnChunk on_chunk) override;
   absl::StatusOr<v1::EngineStatusResponse> Status() override;
 
-  // See weights::Sink. Updates are applied one at a time. Returns UNAVAILABLE if the server does not take the weights.
-  // It then has no version until the next update, or until the keeper has loaded the last accepted one again.
+  // See weights::Sink. Updates are applied one at a time. Returns UNAVAILABLE if the server does not load the weights.
+  // It then has no version until the next update, or until the keeper has reloaded the last accepted version.
   absl::StatusOr<v1::UpdateWeightsResponse> Update(const weights::EncodedDelta& delta) override {
     return UpdateUnless(delta, [] { return false; });
   }
@@ -90,17 +89,17 @@ class ExternalEngine final : public rollout::ServedEngine {
   const weights::CodecOptions& codec() const override { return codec_; }
   absl::Status fault() const override;
 
-  // The server, for messages and tests. -1 = the engine did not start it, or it does not run.
+  // The server's process id, for messages and tests. -1 = not started by the engine, or not running.
   std::string server_url() const { return control_.url(); }
   pid_t server_pid() const { return server_pid_; }
 
  private:
   class Handle;
-  // Lets a request's handle reach the engine; may outlive it.
+  // Lets a request's handle reach the engine. May outlive the engine.
   struct Link {
     explicit Link(ExternalEngine* owner) : engine(owner) {}
     base::Mutex mu;                              // acquired before mu_
-    ExternalEngine* engine ABSL_GUARDED_BY(mu);  // null = it is gone
+    ExternalEngine* engine ABSL_GUARDED_BY(mu);  // null = destroyed
   };
   struct Live {
     int64_t version = -1;
@@ -112,7 +111,7 @@ class ExternalEngine final : public rollout::ServedEngine {
   struct Wanted {
     const v1::Manifest& target;
     weights::Place place;
-    // Creates the snapshot from the newest accepted one, which may be null.
+    // Creates the snapshot from the newest accepted snapshot, which may be null.
     std::function<absl::StatusOr<std::shared_ptr<const weights::Snapshot>>(
         const std::shared_ptr<const weights::Snapshot>& base)>
         make;
@@ -128,7 +127,7 @@ class ExternalEngine final : public rollout::ServedEngine {
   absl::Status Check(const v1::GenerateRequest& request) const;
   absl::StatusOr<std::shared_ptr<ExternalCall>> Admit(v1::GenerateRequest request,
                                                       std::shared_ptr<rollout::ChunkGate> gate);
-  // Sends the call if the server has weights. Otherwise, keeps it until it has.
+  // Sends the call if the server has weights. Otherwise, queues it until the server has them.
   absl::Status Route(const std::shared_ptr<ExternalCall>& call);
   absl::Status SendCall(const std::shared_ptr<ExternalCall>& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void SendWaiting();
@@ -148,7 +147,7 @@ class ExternalEngine final : public rollout::ServedEngine {
   absl::Status PauseServer(const std::function<bool()>& cancelled) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   absl::Status LoadWithRetries(const std::string& dir, const std::string& label)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
-  // Ends all requests. The server has no version until one is loaded.
+  // Ends all requests. The server has no version until the next load.
   void Lose(const absl::Status& why, bool server_gone);
 
   // --- the keeper's thread (external_keeper.cc) ---
@@ -181,20 +180,20 @@ class ExternalEngine final : public rollout::ServedEngine {
 
   ServerControl control_;  // has its own synchronization
 
-  base::Mutex update_mu_;  // one change of weights at a time; acquired before mu_
+  base::Mutex update_mu_;  // serializes weight changes; acquired before mu_
   const std::unique_ptr<ExchangeFolder> exchange_ ABSL_PT_GUARDED_BY(update_mu_);
-  // The newest accepted version, from which deltas start and which the keeper restores. Null = none yet.
+  // The newest accepted version, which deltas are based on and which the keeper restores. Null = none yet.
   std::shared_ptr<const weights::Snapshot> accepted_ ABSL_GUARDED_BY(update_mu_);
   std::string accepted_dir_ ABSL_GUARDED_BY(update_mu_);
 
   mutable base::Mutex mu_;
   base::CondVar changed_;                      // signaled when the server becomes ready, a fault is set, or a call ends
-  bool ready_ ABSL_GUARDED_BY(mu_) = false;    // the server answers and passed the start check
-  bool sending_ ABSL_GUARDED_BY(mu_) = false;  // requests are sent: the server runs `live_` and is not paused
-  bool lost_ ABSL_GUARDED_BY(mu_) = false;     // it had weights, and lost them: requests are rejected
-  bool suspect_ ABSL_GUARDED_BY(mu_) = false;  // an answer had a label that is not Ingot's
+  bool ready_ ABSL_GUARDED_BY(mu_) = false;    // the server responds and passed the startup check
+  bool sending_ ABSL_GUARDED_BY(mu_) = false;  // requests may be sent: the server runs `live_` and is not paused
+  bool lost_ ABSL_GUARDED_BY(mu_) = false;     // the server lost its weights; requests are rejected
+  bool suspect_ ABSL_GUARDED_BY(mu_) = false;  // an answer had a label that Ingot did not set
   std::optional<Live> live_ ABSL_GUARDED_BY(mu_);
-  std::map<std::string, int64_t> labels_ ABSL_GUARDED_BY(mu_);  // version by label, of every version loaded so far
+  std::map<std::string, int64_t> labels_ ABSL_GUARDED_BY(mu_);  // version by label, for every version loaded so far
   std::optional<LogprobKind> logprobs_ ABSL_GUARDED_BY(mu_);    // nullopt = not known yet
   std::set<std::shared_ptr<ExternalCall>> running_ ABSL_GUARDED_BY(mu_);
   std::deque<std::shared_ptr<ExternalCall>> waiting_ ABSL_GUARDED_BY(mu_);
@@ -205,7 +204,7 @@ class ExternalEngine final : public rollout::ServedEngine {
   std::optional<v1::SwapTimes> swapped_in_ ABSL_GUARDED_BY(mu_);  // the newest version, until its first token
   std::chrono::nanoseconds swapped_at_ ABSL_GUARDED_BY(mu_){0};
 
-  // When the server was started or lost. For a server at `url`, at first when the engine was created.
+  // When the server was started or lost. For a server at `url`, initially when the engine was created.
   std::chrono::nanoseconds server_since_ ABSL_GUARDED_BY(mu_);
 
   std::atomic<pid_t> server_pid_{-1};

@@ -1,4 +1,4 @@
-// Options for rollout engines of other projects. Bind declares each key with its meaning and bounds.
+// Options for rollout engines from other projects. Bind declares each key with its meaning and bounds.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@ class Schema;
 
 namespace ingot::engines {
 
-// Who samples for a rollout role (rollout.engine).
+// The engine that samples for a rollout role (rollout.engine).
 enum class EngineKind : uint8_t { kIngot, kVllm };
 
-// Starts vLLM on the loopback interface with what Ingot needs.
+// Starts vLLM on the loopback interface with the flags that Ingot needs.
 std::vector<std::string> DefaultVllmCommand();
 
 // rollout.external
 struct ExternalOptions {
-  std::string url = {};  // of a running server; empty = the role starts `command`
+  std::string url = {};  // URL of a running server; empty = the role starts `command`
   std::string api_key_file = {};
   std::vector<std::string> command = DefaultVllmCommand();
   std::string exchange = "/dev/shm/ingot";
@@ -33,7 +33,7 @@ struct ExternalOptions {
   int32_t load_s = 600;
   double idle_health_s = 1;
 
-  // Returns INVALID_ARGUMENT with the keys that contradict each other. `kind` is that of the run's engines.
+  // Returns INVALID_ARGUMENT, naming the keys that contradict each other. `kind` is the kind of the run's engines.
   absl::Status Validate(EngineKind kind) const;
 };
 

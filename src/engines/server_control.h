@@ -1,4 +1,4 @@
-// Blocking calls to one server: whether it is there, what it can do, and the calls that change its weights. Thread safe.
+// Blocking calls to one server: health checks, capabilities, and weight changes. Thread safe.
 #pragma once
 
 #include <atomic>
@@ -22,18 +22,18 @@ class ServerControl {
   void set_url(std::string url) ABSL_LOCKS_EXCLUDED(mu_);
   std::string url() const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Returns the server's body. Returns EngineApi::StatusOf for another status, DEADLINE_EXCEEDED after the timeout, and
-  // UNAVAILABLE if the server does not answer.
+  // Returns the response's body. Returns EngineApi::StatusOf for an error status, DEADLINE_EXCEEDED after the timeout,
+  // and UNAVAILABLE if the server does not respond.
   absl::StatusOr<std::string> Call(const ServerRequest& request, std::chrono::milliseconds timeout);
-  // Returns OK if the server answers and is healthy.
+  // Returns OK if the server responds and is healthy.
   absl::Status Health();
   absl::StatusOr<std::string> Label();
-  // Makes the server run these weights. They are loaded and labeled. REQUIRES: the server is paused.
+  // Loads these weights into the server and labels them. REQUIRES: the server is paused.
   absl::Status LoadAndLabel(const std::string& model_dir, const std::string& label, std::chrono::milliseconds timeout);
 
-  // Checks a server before its first weights, and finds out what its log-probs mean. Returns FAILED_PRECONDITION if it
-  // lacks what Ingot needs, reports logits, or has a shorter context. Resumes it. `timeout` is for one request, as a server may compile
-  // kernels for its first.
+  // Checks a server before its first weights, and determines what its log-probs mean. Returns FAILED_PRECONDITION if it
+  // lacks a feature that Ingot needs, reports logits, or has a shorter context. Resumes the server. `timeout` is for
+  // one request, because a server may compile kernels for its first request.
   absl::StatusOr<LogprobKind> CheckStart(const ServedModel& model, std::chrono::milliseconds timeout);
 
  private:

@@ -1,5 +1,5 @@
-// The server's process, if the role starts it. Not thread safe: one thread starts, watches, and ends it. The kernel ends
-// the process with that thread.
+// The process of a server that the role starts. Not thread safe: one thread starts, watches, and ends it. The kernel
+// kills the process when that thread ends.
 #pragma once
 
 #include <sys/types.h>
@@ -17,20 +17,20 @@ absl::Status CheckServerCommand(const std::vector<std::string>& command);
 
 class ServerProcess {
  public:
-  // `command` is a program with its arguments, after any environment variables (NAME=VALUE). In it, each ${NAME} becomes
-  // its value in `words`, and ${port} a free port. Output is appended to `log_path`.
+  // `command` is a program with its arguments, optionally preceded by environment variables (NAME=VALUE). Each ${NAME}
+  // in it is replaced with its value in `words`, and ${port} with a free port. Output is appended to `log_path`.
   ServerProcess(std::vector<std::string> command, std::map<std::string, std::string> words, std::string log_path);
   ~ServerProcess();  // calls Stop()
   ServerProcess(const ServerProcess&) = delete;
   ServerProcess& operator=(const ServerProcess&) = delete;
 
-  // Starts the server on another free port. REQUIRES: it does not run.
+  // Starts the server on a new free port. REQUIRES: the server is not running.
   absl::Status Start();
-  // Kills the server and all processes of its session.
+  // Kills the server and all processes in its session.
   void Stop();
-  // Returns whether the server runs. A server that has ended is reaped.
+  // Returns whether the server is running. Reaps a server that has exited.
   bool IsRunning();
-  pid_t pid() const { return pid_; }  // -1 = it does not run
+  pid_t pid() const { return pid_; }  // -1 = not running
   // Returns the URL of the server on this machine. REQUIRES: Start.
   std::string url() const;
 
