@@ -127,7 +127,7 @@ class Gateway {
   // Takes over the pool's open episodes from earlier processes of this role, or from role `gone` if it is not empty.
   // Restores their call history, so agents continue with the same keys and URLs. Also takes over episodes from roles
   // that are no longer part of the run. All other episodes stay where they are until they are requested. Must be called
-  // before all other functions, and whenever a gateway is gone. Call Scheduler::Reconcile afterwards. Calls that were
+  // before all other functions, and whenever a gateway is lost. Call Scheduler::Reconcile afterwards. Calls that were
   // in flight are lost, and clients retry them. An unreadable episode ends as lost.
   absl::Status Recover(const std::string& gone = "") { return recovery_.Recover(gone); }
 

@@ -77,8 +77,9 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   void Ask(v1::GenerateRequest request);
   void OnChunk(int ask, absl::StatusOr<v1::GenerateChunk> chunk);
   void Take(const absl::StatusOr<v1::GenerateChunk>& chunk) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Prepares asking another engine for the rest after `error`, or returns nullopt if the error ends the call. Ids that
-  // the client may have are kept. Engines verify the others as drafts, under their own version.
+  // Prepares a request for the rest of the answer from another engine after `error`, or returns nullopt if the error
+  // ends the call. Ids that the client may have received are kept. Engines verify the others as drafts, under their own
+  // version.
   std::optional<v1::GenerateRequest> Resume(const absl::Status& error) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Schedules Complete on a writer. After this, requests that may continue the call can wait for it.
@@ -114,9 +115,9 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   absl::Status abort_ ABSL_GUARDED_BY(mu_);    // why the call was aborted; OK = not aborted
   absl::Status engine_error_ ABSL_GUARDED_BY(mu_);
   bool delivers_ ABSL_GUARDED_BY(mu_) = false;  // kDone with an answer
-  int asks_ ABSL_GUARDED_BY(mu_) = 0;           // times it was asked again; only the last chunks count
+  int asks_ ABSL_GUARDED_BY(mu_) = 0;  // number of engines that were asked again; only the last engine's chunks count
   std::unique_ptr<rollout::Client::Request> handle_ ABSL_GUARDED_BY(mu_);
-  // Of engines that are gone. Not destroyed within their own OnChunk.
+  // Handles for lost engines. Not destroyed within their own OnChunk.
   std::vector<std::unique_ptr<rollout::Client::Request>> lost_handles_ ABSL_GUARDED_BY(mu_);
   Generation generation_ ABSL_GUARDED_BY(mu_);
   std::unique_ptr<Delivery> delivery_ ABSL_GUARDED_BY(mu_);

@@ -22,9 +22,10 @@ struct Generation {
   v1::CallTimes times;  // queued_unix_ns is set before the first chunk arrives
 
   int size() const { return segment.token_ids_size(); }
-  // The engine is gone, and another one was asked. Its first chunk replaces all ids but the first `kept`.
+  // Called when the engine was lost and another engine continues the call. Its first chunk replaces all ids but the
+  // first `kept`.
   void AskAgain(int kept, int64_t now_unix_ns);
-  // Returns true if the engine that was asked last has sent more ids than those before it.
+  // Returns true if the last engine has sent more ids than the engines before it.
   bool grew_since_ask() const { return grew_ && size() > lost_; }
   // Returns INTERNAL and appends nothing if log-probs, versions, routes, or alternatives do not cover the chunk's ids, or
   // if the last chunk's answer_versions are needed or given and do not cover the answer. Such a call is not delivered
@@ -39,7 +40,7 @@ struct Generation {
   bool AlternativesFit(const v1::GenerateChunk& chunk) const;
   bool AnswerVersionsFit(const v1::GenerateChunk& chunk) const;
 
-  int64_t asked_unix_ns_ = 0;  // when the last engine was asked; 0 = times.queued_unix_ns
+  int64_t asked_unix_ns_ = 0;  // when the last engine received the call; 0 = times.queued_unix_ns
   int kept_ = 0;               // ids of earlier engines
   int lost_ = 0;               // ids when AskAgain was called
   bool grew_ = false;          // a chunk has arrived since
