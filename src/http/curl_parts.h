@@ -47,7 +47,8 @@ class CurlTransfer {
   absl::Status Check();
   // Sets all of the handle's options. Callbacks then refer to this object. REQUIRES: Check returned OK.
   CURLcode Prepare(CURL* easy);
-  // Returns what Client::Send returns, once the transfer ended with `code`. Call it before the handle is reset.
+  // Returns the result for Client::Send after the transfer ended with `code`. Must be called before the handle is
+  // reset.
   absl::StatusOr<Answer> Result(CURL* easy, CURLcode code);
 
   void set_cancelled() { transfer_.cancelled = true; }

@@ -22,12 +22,12 @@ class Streams {
   struct Request {
     ClientRequest head;  // `body` and `cancelled` have no effect
     std::string body;
-    // Called once, after all of the request's other callbacks: with the response, without a body if `on_bytes` took it,
-    // or with the errors of Client::Send. CANCELLED = Close, or the destructor.
+    // Called once, after all of the request's other callbacks, with the response (without a body if `on_bytes` received
+    // it) or with an error from Client::Send. CANCELLED = Close or the destructor was called.
     std::function<void(absl::StatusOr<Answer>)> on_end;
   };
 
-  // `max_connections` is a limit on open connections, > 0. Further requests wait for one.
+  // `max_connections` is a limit on open connections, > 0. Further requests wait for a connection.
   explicit Streams(int max_connections);
   ~Streams();  // ends all requests with CANCELLED
   Streams(const Streams&) = delete;
@@ -35,14 +35,14 @@ class Streams {
 
   // Starts a request and returns immediately. Returns its id, which is never 0.
   uint64_t Start(Request request);
-  // Closes the request's connection, which tells the server to abort. Returns immediately. Does nothing if the request
-  // has ended.
+  // Closes the request's connection, so that the server aborts the request. Returns immediately. Does nothing if the
+  // request has ended.
   void Close(uint64_t id);
 
  private:
   struct Open;  // a request on its libcurl handle
   void Run();
-  // Adds and closes what Start and Close asked for. Returns false when the object is being destroyed.
+  // Opens and closes the requests from Start and Close. Returns false when the object is being destroyed.
   bool TakeInbox() ABSL_LOCKS_EXCLUDED(mu_);
   void Begin(std::unique_ptr<Open> open);
   void Settle();
