@@ -1,10 +1,10 @@
-// A child process that answers numbered lines. Its stdin is a socket for both directions. Each request is a JSON object
-// with a field "n", and the reply to it is a JSON object with the same "n", and "error" if the request failed.
+// A child process that answers numbered lines. Its stdin is a bidirectional socket. Each request is a JSON object with
+// a field "n", and the reply to it is a JSON object with the same "n", and "error" if the request failed.
 //
 //   Ask ──{"n": 4, ..}──▶ socket ──▶ the program ──{"n": 4}──▶ Ask returns
 //
-// A reply that comes after its request's deadline is skipped. At most one request is partly written, so a program that
-// does not read costs no memory. Not thread safe.
+// A reply that arrives after its request's deadline is skipped. At most one request is partly written, so a program
+// that does not read uses no memory. Not thread safe.
 #pragma once
 
 #include <sys/types.h>
@@ -38,11 +38,13 @@ class LineProcess {
   absl::Status Start();
   bool running() const { return pid_ > 0; }
 
-  // Returns the reply to `request`, to which "n" is added. Returns DEADLINE_EXCEEDED if it has not come after `timeout`,
-  // INTERNAL with the program's words if it could not do it, and ABORTED with the exit status if the process has ended.
+  // Returns the reply to `request`, to which "n" is added. Returns DEADLINE_EXCEEDED if there is no reply after
+  // `timeout`, INTERNAL with the program's error message if the request failed, and ABORTED with the exit status if the
+  // process has exited.
   absl::StatusOr<base::json::object> Ask(base::json::object request, std::chrono::milliseconds timeout);
 
-  // Closes the process's stdin, and kills it if it has not ended after `timeout`. Does nothing if it is not running.
+  // Closes the process's stdin, and kills the process if it has not exited after `timeout`. Does nothing if the process
+  // is not running.
   void Stop(std::chrono::milliseconds timeout);
 
  private:
@@ -50,7 +52,7 @@ class LineProcess {
   absl::Status Flush(Time end);                      // writes unsent_
   absl::StatusOr<std::string> ReadLine(Time end);    // without its line feed
   absl::Status Await(short events, Time end) const;  // poll(2); returns DEADLINE_EXCEEDED
-  absl::Status Ended();                              // reaps the process and describes its end
+  absl::Status Ended();                              // reaps the process and describes its exit status
 
   const LineProcessOptions options_;
   pid_t pid_ = 0;  // 0 = not running

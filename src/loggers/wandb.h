@@ -3,8 +3,8 @@
 //   rows, evaluations ──▶ Wandb ──lines──▶ wandb_helper.py ──▶ wandb ──▶ RUN/wandb, W&B's server
 //
 // The helper confirms each line once wandb has it. An unconfirmed row is sent again, and the helper skips rows that it
-// has had. wandb itself sends to the server in the background, so a slow network delays nothing. If the helper ends, it
-// is started again after restart_after, in the same run of W&B.
+// has already received. wandb itself sends to the server in the background, so a slow network does not cause delays. If
+// the helper exits, it is restarted after restart_after, in the same W&B run.
 #pragma once
 
 #include <chrono>
@@ -40,7 +40,7 @@ class Wandb final : public Logger {
   bool wants_evaluations() const override { return true; }
   absl::Status Group(const v1::Group& group, const view::JournalGroup& journalled) override;
   absl::Status Evaluated(const view::Row& row) override;
-  // Waits at most end_within until wandb has sent everything. What is left stays in RUN/wandb for `wandb sync`.
+  // Waits at most end_within until wandb has sent everything. Unsent data stays in RUN/wandb for `wandb sync`.
   absl::Status End(bool ok) override;
 
  private:
@@ -50,7 +50,7 @@ class Wandb final : public Logger {
   const WandbOptions options_;
   const std::string run_, config_;
   std::string run_id_;
-  bool ready_ = false;  // the helper has opened the run of W&B
+  bool ready_ = false;  // the helper has opened the W&B run
   std::chrono::steady_clock::time_point tried_{};
   absl::Status last_end_;  // why the helper is not running
   LineProcess helper_;

@@ -1,4 +1,4 @@
-// The program of W&B's helper process. The build generates the definition from src/loggers/wandb_helper.py.
+// The source code of the W&B helper process. The build generates the definition from src/loggers/wandb_helper.py.
 #pragma once
 
 #include <string_view>
