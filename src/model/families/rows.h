@@ -40,7 +40,7 @@ void WritePlainLayers(const ExpertsConfig& experts, base::json::object* json);
 // Adds a router, its experts, and the shared expert, as configured.
 void AddExperts(const ModelConfig& config, const std::string& prefix, const ExpertNames& names, LayerSpec* layer);
 
-// Returns a Llama layer with experts of these names.
+// Returns a Llama layer with experts that have these names.
 LayerSpec ExpertLayer(const ModelConfig& config, int64_t index, const ExpertNames& names);
 
 // Returns a Llama layer, with experts (kMlpExperts) if the configuration has them for this layer.
