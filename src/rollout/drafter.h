@@ -3,9 +3,9 @@
 //   row      tokens[n]   draft 0   draft 1   draft 2
 //   samples  id a        id b      id c      id d       a == draft 0, b == draft 1, c != draft 2: a, b, and c are kept
 //
-// The engine draws every id as it would without drafts, as a pure function of the row, the seed, and the index, and
+// The engine samples every id as it would without drafts, as a pure function of the row, the seed, and the index, and
 // keeps row j + 1 only if draft j is the id drawn from row j (Daliri et al., arXiv 2408.07978, for a draft without
-// randomness). A drafter therefore cannot change an id or a log-prob, only the number of passes. Its ids may be stale
+// randomness). Therefore, a drafter cannot change an id or a log-prob, only the number of passes. Its ids may be stale
 // or wrong.
 //
 // Drafters belong to one EngineCore and are called on its step thread.
@@ -29,7 +29,8 @@ struct Draft {
 
 class Drafter {
  public:
-  // `most` > 0 is the number of ids that the request may still use. `draft` is empty, and stays empty for no guess.
+  // `most` > 0 is the number of ids that the request can still use. `draft` is initially empty, and stays empty if
+  // there is no guess.
   struct Ask {
     const Sequence* sequence = nullptr;
     size_t most = 0;

@@ -7,7 +7,7 @@
 //   3. plans one row for every decoding request, then as much of each prompt as fits in max_batch_tokens, then rows for
 //      drafts (drafter.h),
 //   4. runs one forward pass per weight version in use, and samples: one id per request, and one more for each draft
-//      that is the id before it.
+//      that equals the id sampled before it.
 //
 // If there are not enough blocks, the core preempts the youngest request. That request releases its blocks, keeps its
 // sampled tokens, and is recomputed later. The oldest request can always run, so every request eventually ends.
@@ -106,7 +106,7 @@ class EngineCore {
   void Admit();
   bool TryAdmit(Sequence& sequence);
   bool AwaitsSibling(const Sequence& sequence, uint64_t salt, size_t matched_tokens) const;
-  // Returns the rest of the step's budget of rows.
+  // Returns the number of rows left in the step's budget.
   size_t Plan();
   void PlanDrafts(size_t free_rows);
   size_t RoomForDrafts(const Sequence& sequence) const;
@@ -127,14 +127,14 @@ class EngineCore {
     float log_normalizer;
     std::span<const uint16_t> routes;  // empty = not recorded
   };
-  // Samples from the request's rows in order, as long as each draft is the id before it. Returns true if the request
-  // ended.
+  // Samples from the request's rows in order, as long as each draft equals the id sampled before it. Returns true if
+  // the request ended.
   bool Sample(Sequence& sequence, const WeightVersion& version, std::span<const DrawRow> rows,
               std::vector<Emission>* out);
   void Settle(Sequence& sequence, uint64_t salt);
   bool SampleOne(Sequence& sequence, const WeightVersion& version, const DrawRow& row, std::vector<Emission>* out);
   void Count(Sequence& sequence, const WeightVersion& version, int32_t id);
-  // Frees what an ended request holds.
+  // Frees the resources of an ended request.
   void Release(Sequence& sequence);
   absl::StatusOr<int32_t> NextId(Sequence& sequence, const WeightVersion& version, std::span<const float> row,
                                  float log_normalizer);

@@ -1,5 +1,5 @@
-// Guesses that a request's ids are the ones that its sender expects: GenerateRequest.draft_ids, as long as every id so
-// far was the expected one, or forced_ids.
+// Guesses the ids that the sender expects: GenerateRequest.draft_ids, as long as every id so far has matched them, or
+// forced_ids.
 #pragma once
 
 #include <span>

@@ -1,8 +1,8 @@
-// Guesses that a request repeats what the engine has seen: its own prompt and ids, the calls of its group, and earlier
-// calls (SuffixDecoding, arXiv 2411.04975; here with n-grams instead of a suffix tree).
+// Guesses that a request repeats tokens that the engine has seen: its own prompt and ids, the calls of its group, and
+// earlier calls (SuffixDecoding, arXiv 2411.04975; here with n-grams instead of a suffix tree).
 //
-// A guess's acceptance is the mean of two moving averages: the request's, and that of all guesses with an equally long
-// match. Both also learn from guesses that were not verified.
+// A guess's acceptance is the mean of two moving averages: one for the request, and one for all guesses with a match of
+// the same length. Both also learn from guesses that were not verified.
 #pragma once
 
 #include <memory>

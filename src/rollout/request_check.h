@@ -1,4 +1,4 @@
-// Checks a request to an engine, whoever wrote the engine. Pure function.
+// Checks a request to any rollout engine, Ingot's own or an external one. Pure function.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace ingot::rollout {
 
-// What an engine's model and memory allow.
+// The limits of an engine's model and memory.
 struct RequestLimits {
   int64_t vocab_size = 0;
   int64_t context_length = 0;     // tokens of prompt and answer together
-  int64_t kv_tokens = INT64_MAX;  // tokens of one request whose KV fits
+  int64_t kv_tokens = INT64_MAX;  // maximum tokens per request whose KV fits
   bool has_tokenizer = false;     // false = requests with stop strings fail
 };
 

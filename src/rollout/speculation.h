@@ -1,9 +1,9 @@
 // Decides how many drafts a step verifies. Both classes are pure: no clock, no I/O, and the same calls give the same
 // answers. Not thread safe.
 //
-// A step of B requests and r rows samples about B + sum(survival) tokens in t(r) seconds. The survival of a draft is the
-// probability that it and all drafts before it are accepted. Drafts are added in descending order of survival as long
-// as tokens per second increase. Drafting costs a full forward row each, so a large batch of a small model verifies
+// A step with B requests and r rows samples about B + sum(survival) tokens in t(r) seconds. The survival of a draft is
+// the probability that it and all drafts before it are accepted. Drafts are added in descending order of survival as
+// long as tokens per second increase. Each draft costs a full forward row, so a large batch on a small model verifies
 // none (arXiv 2510.26475, section 3: speculation can be slower at large batches).
 #pragma once
 
@@ -13,15 +13,16 @@
 
 namespace ingot::rollout {
 
-// Estimates the seconds of a step by its rows: t(rows) = a + b * rows with a, b >= 0. A least-squares fit over recent
-// steps in which older ones count less. The slope is pulled toward kPriorFixedRows until steps have differed enough.
+// Estimates a step's duration in seconds from its number of rows: t(rows) = a + b * rows with a, b >= 0. Uses a
+// least-squares fit over recent steps, in which older steps count less. The slope is pulled toward kPriorFixedRows
+// until steps have differed enough.
 class StepCost {
  public:
   // Adds a measured step. Ignores seconds <= 0. A step that takes much longer than expected counts as kMaxSlow times
   // the expected time, because other programs on the machine slow down single steps.
   void Add(double rows, double seconds);
 
-  // Returns t(rows) up to a constant factor: before the first Add, the prior's.
+  // Returns t(rows) up to a constant factor. Before the first Add, this is the prior.
   double Of(double rows) const;
 
   static constexpr double kPriorFixedRows = 8;  // a = 8 b: a step's fixed part costs as much as 8 rows
@@ -42,7 +43,7 @@ class StepCost {
 
 class SpeculationPolicy {
  public:
-  // A request that will sample in the step.
+  // A request that samples in the step.
   struct Survival {
     int32_t drafts = 0;     // proposed ids
     double acceptance = 0;  // Draft::acceptance, 0 to 1
@@ -52,7 +53,7 @@ class SpeculationPolicy {
   explicit SpeculationPolicy(double min_gain) : min_gain_(min_gain) {}
 
   // Returns the number of drafts to verify for each request, at most `free_rows` in total. `rows` is the number of the
-  // step's other rows. On equal survival, earlier requests go first. Now and then returns a different plan in order to
+  // step's other rows. On equal survival, earlier requests take precedence. Occasionally returns a different plan to
   // measure its cost: no drafts, or few drafts where the gain is too small.
   std::vector<int32_t> Plan(std::span<const Survival> requests, int64_t rows, int64_t free_rows);
 

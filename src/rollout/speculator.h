@@ -15,12 +15,12 @@
 
 namespace ingot::rollout {
 
-// Returns the drafters that `options` name, in their order. REQUIRES: `options` are valid.
+// Returns the drafters listed in `options`, in order. REQUIRES: `options` are valid.
 std::vector<std::unique_ptr<Drafter>> MakeDrafters(const SpeculationOptions& options);
 
 class Speculator {
  public:
-  // A drafter's work so far.
+  // A drafter's counts so far.
   struct Counts {
     std::string_view name;
     int64_t drafted = 0;   // verified ids
@@ -36,16 +36,16 @@ class Speculator {
   void Begun(const Sequence& sequence, size_t cached);
   void Ended(const Sequence& sequence);
 
-  // A request that samples in the step, and the number of drafts that it has room for.
+  // A request that samples in the step, and the number of drafts that fit in it.
   struct Sampling {
     Sequence* sequence = nullptr;
     size_t most = 0;
   };
   // Sets the requests' drafts, at most `free_rows` ids in total. `rows` is the number of the step's other rows.
   void Plan(std::span<const Sampling> requests, int64_t rows, int64_t free_rows);
-  // The request's step, with or without drafts, has sampled `count` ids. Clears the drafts.
+  // Called when the request's step has sampled `count` ids, with or without drafts. Clears the drafts.
   void Sampled(Sequence& sequence, size_t count);
-  // A step without prompt pieces had `rows` rows, including drafts.
+  // Called after a step without prompt pieces. `rows` is its number of rows, including drafts.
   void Measured(int64_t rows, std::chrono::nanoseconds time);
 
   const std::vector<Counts>& counts() const { return counts_; }

@@ -1,5 +1,5 @@
-// Token ids seen before, searchable by the ids before them. A ring of records with LZ77 hash chains: one chain links the
-// positions whose last `min_match` ids have the same hash, newest first.
+// Stores token ids and finds the ids that followed a given context. A ring of records with LZ77 hash chains: one chain
+// links the positions whose last `min_match` ids have the same hash, newest first.
 //
 //   ring    -1 [a b c d e f] -1 [x a b c g] -1 ...    Continue({..., a, b, c}): candidates after "a b c" are d and g
 //
@@ -22,9 +22,9 @@ class TokenHistory {
   // `ids` can be found. Ids must not be negative.
   void Append(std::span<const int32_t> context, std::span<const int32_t> ids);
 
-  // Appends to `guess` at most `most` ids that may follow `tokens`. Among the newest positions with the longest equal
-  // context, each id is the most frequent one, and the newest on a tie. Returns the length of the equal context; 0 = no
-  // guess.
+  // Appends to `guess` at most `most` ids that may follow `tokens`. Each is the most frequent id among the newest
+  // positions with the longest matching context; on a tie, the newest id. Returns the length of the matching context; 0
+  // = no guess.
   int32_t Continue(std::span<const int32_t> tokens, size_t most, std::vector<int32_t>* guess);
 
  private:
@@ -41,7 +41,7 @@ class TokenHistory {
   void Link(Position last);
   int32_t MatchLength(Position last, std::span<const int32_t> tokens) const;
   int32_t FindCandidates(std::span<const int32_t> tokens);
-  // Takes the most frequent next id of the candidates and drops the others; -1 = they have none.
+  // Returns the candidates' most frequent next id and drops the other candidates; -1 = no candidate has a next id.
   int32_t Vote();
 
   const size_t min_match_, max_match_;
