@@ -1,5 +1,5 @@
-// The objective `custom`: a loss per token that the user wrote in Python, as a graph (loss_graph.h). w_t is a token's
-// weight and l_t the function's result for it:
+// The objective `custom`: a user's loss per token, written in Python and traced to a graph (loss_graph.h). w_t is a
+// token's weight and l_t the function's result for it:
 //
 //   loss = sum_t w_t l_t       derivative_t = d loss / d logprob_t, by autograd
 //
@@ -17,9 +17,9 @@
 
 namespace ingot::trainer {
 
-// Makes the objective from options.custom.graph, and tries it on a few made-up tokens. Returns FAILED_PRECONDITION if
-// there is no graph; INTERNAL if an operation fails; and INVALID_ARGUMENT if the graph is not valid, the loss has another
-// shape than [T], the loss or its derivative is not finite there, or the loss does not depend on the log-probs.
+// Creates the objective from options.custom.graph, and tries it on a few synthetic tokens. Returns FAILED_PRECONDITION
+// if there is no graph; INTERNAL if an operation fails; and INVALID_ARGUMENT if the graph is not valid, the loss does
+// not have the shape [T], the loss or its derivative is not finite there, or the loss does not depend on the log-probs.
 absl::StatusOr<std::unique_ptr<Objective>> MakeCustomObjective(const TrainerOptions& options);
 
 }  // namespace ingot::trainer

@@ -1,9 +1,9 @@
-// A custom loss as data: a graph of torch operations, which a trace of the user's Python function produced
-// (app/run/trace_loss.py describes the JSON). LibTorch runs it, with autograd, and without Python.
+// A custom loss as data: a graph of torch operations, traced from the user's Python function (app/run/trace_loss.py
+// describes the JSON). LibTorch runs it with autograd and without Python.
 //
-// A graph is data and not TorchScript because torch.jit.trace silently keeps the branch that a traced condition took,
-// and a saved module can contain any operation. Here, the trace runs on tensors without values, so that such a condition
-// is an error, and only the operations in operations.h can run.
+// The graph is not TorchScript, because torch.jit.trace silently keeps the branch that a traced condition took, and a
+// saved module can contain any operation. Here, the trace runs on tensors without values, so such a condition is an
+// error, and only the operations in operations.h can run.
 //
 // Immutable and thread safe.
 #pragma once

@@ -8,7 +8,7 @@ namespace ingot::trainer {
 
 enum class OperationKind {
   kPerToken,  // a token's result depends only on the same token's arguments
-  kWhole,     // sums and the like, which combine tokens
+  kWhole,     // combines tokens, such as a sum
   kSegments,  // combines tokens of a segment; its argument `index` must be the input `segments` or `episodes`
 };
 

@@ -147,11 +147,11 @@ std::unique_ptr<Objective> MakeSft();
 // Returns the valid values of TrainerOptions::objective.
 std::vector<std::string> ObjectiveNames();
 
-// Makes the objective `custom`. Code with torch passes MakeCustomObjective (custom_loss/custom_objective.h).
+// Creates the objective `custom`. Callers that link torch pass MakeCustomObjective (custom_loss/custom_objective.h).
 using CustomMaker = absl::StatusOr<std::unique_ptr<Objective>> (*)(const TrainerOptions& options);
 
-// Makes the objective named by TrainerOptions::objective. Returns INVALID_ARGUMENT, with the known names, if there is
-// none. `custom` needs its maker; null = it is an INVALID_ARGUMENT.
+// Creates the objective named by TrainerOptions::objective. Returns INVALID_ARGUMENT, with the known names, if the name
+// is unknown, or if it is `custom` and the argument `custom` is null.
 absl::StatusOr<std::unique_ptr<Objective>> MakeObjective(const TrainerOptions& options, CustomMaker custom = nullptr);
 
 }  // namespace ingot::trainer
