@@ -16,8 +16,8 @@ int32_t AlternativesPerId(int ids, int alternative_ids, int alternative_logprobs
 int32_t AlternativesPerId(const v1::Segment& segment);
 
 // Returns one line per sampled token, by call: its index in the call, its text and log-prob, and its alternatives with
-// theirs. An alternative that is the sampled token is marked with *. If no call has alternatives, the text says how to
-// record them. Returns DATA_LOSS if a segment is missing.
+// theirs. An alternative that is the sampled token is marked with *. If no call has alternatives, the text explains how
+// to record them. Returns DATA_LOSS if a segment is missing.
 absl::StatusOr<std::string> RenderAlternatives(const v1::EpisodeTree& tree, const DecodeFn& decode);
 
 }  // namespace ingot::tree
