@@ -15,7 +15,8 @@ class AlternativesJson {
  public:
   explicit AlternativesJson(const text::Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
 
-  // Appends a sampled segment's alternatives and returns their number per token; 0 = none, or lists that do not fit.
+  // Appends a sampled segment's alternatives and returns their number per token; 0 = none, or lists with inconsistent
+  // lengths.
   int32_t Append(const v1::Segment& segment);
 
   // Returns the members to add to an object that has others, or "" if there are no alternatives:

@@ -33,7 +33,7 @@ struct ComparedRun {
 // the pool.
 absl::Status ReadEvaluation(datapool::Client* pool, ComparedRun& run);
 
-// The figures of one run in a comparison. The intervals are 95% intervals.
+// One run's metrics in a comparison. Intervals are 95% confidence intervals.
 struct ComparedFigures {
   int64_t steps = 0;
   Estimate reward;                     // reward/mean over the last ten steps

@@ -1,5 +1,5 @@
-// Answers for the page of a folder of runs: JSON about all runs, from their records and configurations, and the answers
-// of each run's own page. Opens a run's pool only for its own page and for its newest evaluation.
+// Serves the page for a folder of runs: JSON about all runs, from their records and configurations, and the data for
+// each run's own page. Opens a run's pool only for its own page and for its newest evaluation.
 //
 //   /api/run                                   the folder's name, marked as an index
 //   /api/runs                                  the runs with their newest figures and differing keys, and all metrics
@@ -40,7 +40,7 @@ struct IndexedRun {
   std::vector<KeyDifference> differences = {};  // compared with the first run whose configuration was read
 };
 
-// A run whose own page can be served.
+// A run whose page can be served.
 struct OpenedRun {
   std::shared_ptr<Answers> answers;
   std::function<absl::StatusOr<std::shared_ptr<datapool::Client>>()> pool;  // as in RunSource
@@ -55,7 +55,7 @@ class RunIndex final : public Answers {
            const base::Clock& clock = base::Clock::Real())
       : folder_(std::move(folder)), runs_(std::move(runs)), open_(std::move(open)), clock_(clock) {}
 
-  // An evaluation is settled this long after its record. Until then, a pool that was opened earlier may lack episodes.
+  // An evaluation is complete this long after its record. Until then, a pool that was opened earlier may lack episodes.
   static constexpr std::chrono::seconds kSettled{10};
 
   // Answers
