@@ -1,6 +1,8 @@
 #include "datapool/call_mutations.h"
 
+#include <algorithm>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -114,12 +116,23 @@ absl::Status MissingSegments(const v1::Call& call, const std::vector<std::string
   return status;
 }
 
-// Checks that the episode is open and its sequence number is free.
-absl::Status CheckPlace(Database::Batch& batch, const v1::Episode& episode, int32_t sequence) {
+// Returns true if `later` is a record of the same call with at least the sampled segments of `earlier`, which was stored
+// when the call was paused.
+bool Continues(const v1::Call& later, const v1::Call& earlier) {
+  const auto& before = earlier.sampled_keys();
+  const auto& after = later.sampled_keys();
+  return earlier.finish() == v1::FINISH_PAUSED && later.episode_id() == earlier.episode_id() &&
+         later.sequence() == earlier.sequence() && later.context_tokens() == earlier.context_tokens() &&
+         before.size() <= after.size() && std::equal(before.begin(), before.end(), after.begin());
+}
+
+// Checks that the episode is open, and, for a new call, that its sequence number is free.
+absl::Status CheckPlace(Database::Batch& batch, const v1::Episode& episode, int32_t sequence, bool is_new) {
   if (episode.state() != v1::EPISODE_OPEN) {
     return absl::FailedPreconditionError(absl::StrCat(Describe(episode), " accepts no more calls: it is ",
                                                       v1::EpisodeState_Name(episode.state()), " ", episode.detail()));
   }
+  if (!is_new) return absl::OkStatus();
   INGOT_ASSIGN_OR_RETURN(const bool taken, batch.Has(kCalls, CallKey(episode.episode_id(), sequence)));
   if (!taken) return absl::OkStatus();
   return absl::AlreadyExistsError(
@@ -152,16 +165,21 @@ absl::Status StageAppendCall(Database::Batch& batch, v1::PoolStatusResponse& cou
                              const RecentCalls& recent, CallSummary& summary) {
   const v1::Call& call = *prepared.call;
   const absl::StatusOr<std::string> stored_key = batch.Get(kCallIds, call.call_id());
+  if (!stored_key.ok() && !absl::IsNotFound(stored_key.status())) return stored_key.status();
+  std::optional<v1::Call> replaced;  // the record of the call's earlier slices
   if (stored_key.ok()) {
     INGOT_ASSIGN_OR_RETURN(const std::string stored, batch.Get(kCalls, *stored_key));
     if (stored == prepared.bytes) return absl::OkStatus();
-    return absl::AlreadyExistsError("call '" + call.call_id() + "' is already in the pool with different content");
+    INGOT_ASSIGN_OR_RETURN(replaced, ParseRecord<v1::Call>(stored, "call '" + call.call_id() + "'"));
+    if (Continues(*replaced, call)) return absl::OkStatus();  // an earlier slice that arrived late
+    if (!Continues(call, *replaced)) {
+      return absl::AlreadyExistsError("call '" + call.call_id() + "' is already in the pool with different content");
+    }
   }
-  if (!absl::IsNotFound(stored_key.status())) return stored_key.status();
 
   INGOT_ASSIGN_OR_RETURN(const v1::Episode episode, LoadProgress(batch, call.episode_id()));
   INGOT_RETURN_IF_ERROR(CheckGateway(episode, prepared.gateway_token));
-  INGOT_RETURN_IF_ERROR(CheckPlace(batch, episode, call.sequence()));
+  INGOT_RETURN_IF_ERROR(CheckPlace(batch, episode, call.sequence(), !replaced.has_value()));
   GroupSegments segments(batch, counters, SegmentPrefix(episode));
   NamedSegments named;
   if (call.has_continued_segments()) INGOT_RETURN_IF_ERROR(AddContinued(batch, segments, call, recent, named));
@@ -175,10 +193,15 @@ absl::Status StageAppendCall(Database::Batch& batch, v1::PoolStatusResponse& cou
   const std::string call_key = CallKey(call.episode_id(), call.sequence());
   batch.Put(kCalls, call_key, prepared.bytes);
   batch.Put(kCallIds, call.call_id(), call_key);
-  counters.set_calls(counters.calls() + 1);
+  int64_t counted = 0;
+  if (replaced.has_value()) {
+    INGOT_ASSIGN_OR_RETURN(counted, segments.TokensOf(*replaced));
+  } else {
+    counters.set_calls(counters.calls() + 1);
+  }
   const auto& sampled = named.sampled_tokens;
   counters.set_recorded_tokens(
-      std::accumulate(sampled.begin(), sampled.end(), counters.recorded_tokens() + named.context_tokens));
+      std::accumulate(sampled.begin(), sampled.end(), counters.recorded_tokens() + named.context_tokens - counted));
   summary = {call.episode_id(), named.context_tokens, std::move(named.sampled_tokens)};
   return absl::OkStatus();
 }

@@ -160,11 +160,7 @@ absl::Status DeleteCalls(Database::Batch& batch, v1::PoolStatusResponse& counter
       }));
   for (const auto& [key, bytes] : calls) {
     INGOT_ASSIGN_OR_RETURN(const v1::Call call, ParseRecord<v1::Call>(bytes, "a call of episode '" + episode_id + "'"));
-    int64_t tokens = call.context_tokens();
-    for (const std::string& sampled : call.sampled_keys()) {
-      INGOT_ASSIGN_OR_RETURN(const SegmentInfo info, segments.Get(sampled));
-      tokens += info.tokens;
-    }
+    INGOT_ASSIGN_OR_RETURN(const int64_t tokens, segments.TokensOf(call));
     batch.Delete(kCalls, key);
     batch.Delete(kCallIds, call.call_id());
     counters.set_calls(counters.calls() - 1);

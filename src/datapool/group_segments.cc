@@ -24,6 +24,15 @@ absl::StatusOr<SegmentInfo> GroupSegments::Get(const std::string& key) const {
   return info;
 }
 
+absl::StatusOr<int64_t> GroupSegments::TokensOf(const v1::Call& call) const {
+  int64_t tokens = call.context_tokens();
+  for (const std::string& sampled : call.sampled_keys()) {
+    INGOT_ASSIGN_OR_RETURN(const SegmentInfo info, Get(sampled));
+    tokens += info.tokens;
+  }
+  return tokens;
+}
+
 absl::Status GroupSegments::CheckContent(const std::string& key, std::string_view bytes) const {
   // Content keys are not cryptographic, and clients choose part of the content.
   const absl::StatusOr<std::string> stored = batch_.Get(kSegments, prefix_ + key);

@@ -24,6 +24,8 @@ class GroupSegments {
   absl::StatusOr<SegmentInfo> Find(const std::string& key) const;
   // Same as Find, but for a segment that a stored call references. Returns DATA_LOSS if the group does not have it.
   absl::StatusOr<SegmentInfo> Get(const std::string& key) const;
+  // Returns the number of tokens in a stored call's prompt and sampled segments.
+  absl::StatusOr<int64_t> TokensOf(const v1::Call& call) const;
   // Returns ALREADY_EXISTS if the stored segment has different bytes. REQUIRES: Find returned OK.
   absl::Status CheckContent(const std::string& key, std::string_view bytes) const;
   // REQUIRES: Find returned NOT_FOUND.

@@ -136,6 +136,9 @@ absl::Status ValidateCall(const v1::Call& call) {
   } else if (call.context_keys().empty()) {
     return Invalid("context_keys is empty: a call continues at least one prompt id");
   }
+  if (call.finish() == v1::FINISH_PAUSED && call.sampled_keys().empty()) {
+    return Invalid("sampled_keys is empty: a call is paused after a sampled id");
+  }
   if (call.context_tokens() <= 0) return Invalid(absl::StrCat("context_tokens is ", call.context_tokens()));
   INGOT_RETURN_IF_ERROR(ValidateKeys("context_keys", call.context_keys()));
   INGOT_RETURN_IF_ERROR(ValidateKeys("sampled_keys", call.sampled_keys()));

@@ -18,10 +18,12 @@ struct Counters {
   std::atomic<int64_t> calls{0};        // answered, including errors
   std::atomic<int64_t> handed_over{0};  // passed to an engine
   std::atomic<int64_t> resumed{0};      // passed to another engine because theirs was gone
-  std::atomic<int64_t> completed{0};    // fully delivered
-  std::atomic<int64_t> aborted{0};      // client disconnected, episode ended, or deadline exceeded
-  std::atomic<int64_t> failed{0};       // all other failures
-  std::atomic<int64_t> rejected{0};     // over a limit
+  std::atomic<int64_t> paused{0};       // slices that ended, after which the rest was passed to an engine
+  std::atomic<int64_t> slice_failures{0};
+  std::atomic<int64_t> completed{0};  // fully delivered
+  std::atomic<int64_t> aborted{0};    // client disconnected, episode ended, or deadline exceeded
+  std::atomic<int64_t> failed{0};     // all other failures
+  std::atomic<int64_t> rejected{0};   // over a limit
   std::atomic<int64_t> spliced{0};
   std::atomic<int64_t> recorded{0};  // acknowledged by the pool
   std::atomic<int64_t> record_failures{0};

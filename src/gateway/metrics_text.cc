@@ -50,6 +50,9 @@ std::string Gateway::MetricsText() const {
   }
   counter("ingot_gateway_resumed_calls_total", "Calls continued on another engine because their engine was lost.",
           counters.resumed);
+  counter("ingot_gateway_paused_calls_total", "Times that the end of a slice paused a call.", counters.paused);
+  counter("ingot_gateway_slice_failures_total", "Slices that the pool did not take when the call was paused.",
+          counters.slice_failures);
   counter("ingot_gateway_spliced_calls_total", "Calls that continued sampled ids.", counters.spliced);
   counter("ingot_gateway_recorded_calls_total", "Calls acknowledged by the pool.", counters.recorded);
   counter("ingot_gateway_record_failures_total", "Calls that the pool did not store.", counters.record_failures);

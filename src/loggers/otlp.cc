@@ -6,6 +6,7 @@
 #include "base/checksum.h"
 #include "base/log.h"
 #include "base/printable.h"
+#include "tree/call_end.h"
 #include "tree/episode_return.h"
 #include "tree/render.h"
 
@@ -64,7 +65,7 @@ object CallSpan(const std::string& trace, const std::string& parent, const v1::C
   if (!call.role().empty()) attributes.push_back(Attribute("ingot.role", call.role()));
   if (!call.fork_cause().empty()) attributes.push_back(Attribute("ingot.fork_cause", call.fork_cause()));
   const v1::CallTimes& times = call.times();
-  const bool failed = call.finish() == v1::FINISH_ERROR || call.finish() == v1::FINISH_ABORTED;
+  const bool failed = tree::BrokeOff(call);
   if (times.first_token_unix_ns() != 0) {
     attributes.push_back(Attribute("ingot.first_token_seconds",
                                    static_cast<double>(times.first_token_unix_ns() - times.arrival_unix_ns()) * 1e-9));

@@ -436,6 +436,7 @@ void Engine::Report() {
   status_.set_cached_prompt_tokens(stats.cached_prompt_tokens);
   status_.set_context_length(options_.context_length);
   status_.set_sampling_passes(stats.sampling_passes);
+  status_.set_paused_requests(stats.paused_requests);
   status_.clear_drafters();
   for (const Speculator::Counts& counts : core_.drafters()) {
     v1::DrafterStatus& drafter = *status_.add_drafters();

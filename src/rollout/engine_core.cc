@@ -54,8 +54,7 @@ void EngineCore::SetNewest(std::shared_ptr<const WeightVersion> version) {
 
 bool EngineCore::CanStep() const {
   if (!running_.empty()) return true;
-  if (newest_ != nullptr) return !waiting_.empty();
-  return std::any_of(waiting_.begin(), waiting_.end(), [](const SequencePtr& s) { return s->pinned != nullptr; });
+  return std::any_of(waiting_.begin(), waiting_.end(), [this](const SequencePtr& s) { return !IsHeld(*s); });
 }
 
 Prefill EngineCore::prefill() const {
@@ -156,11 +155,11 @@ void EngineCore::Admit() {
   for (auto it = waiting_.begin();
        it != waiting_.end() && running_.size() < static_cast<size_t>(options_.max_running);) {
     Sequence& sequence = **it;
-    const WeightVersion* version = VersionOf(sequence);
-    if (version == nullptr) {  // it follows the newest version, but no version is loaded yet
+    if (IsHeld(sequence)) {
       ++it;
       continue;
     }
+    const WeightVersion* version = VersionOf(sequence);
     // Blocks that a sibling computes under an earlier version are useless, so only siblings with this version count.
     const size_t matchable = options_.prefix_cache ? sequence.reusable() : 0;
     const size_t matched = static_cast<size_t>(blocks_.CountMatch(
@@ -178,6 +177,13 @@ void EngineCore::Admit() {
     running_.insert(place, std::move(*it));
     it = waiting_.erase(it);
   }
+}
+
+// Returns true if the request follows the newest version, but none is loaded yet, or the rest of a paused request waits
+// for a newer one.
+bool EngineCore::IsHeld(const Sequence& sequence) const {
+  if (sequence.pinned != nullptr) return false;
+  return newest_ == nullptr || (newest_->version <= sequence.newer_than && clock_.Now() < sequence.hold_until);
 }
 
 bool EngineCore::TryAdmit(Sequence& sequence) {
@@ -278,7 +284,8 @@ size_t EngineCore::RoomForDrafts(const Sequence& sequence) const {
   const size_t tokens = sequence.tokens.size();
   if (!sequence.takes_drafts || sequence.score_from > 0 || sequence.computed + sequence.planned != tokens) return 0;
   const size_t forced = sequence.forced_ids.size(), sampled = static_cast<size_t>(sequence.sampled());
-  return std::min(sequence.limit - tokens, forced > 0 ? forced - sampled : sequence.limit) - 1;
+  const size_t end = std::min(sequence.limit, sequence.pause_size);
+  return std::min(end - tokens, forced > 0 ? forced - sampled : end) - 1;
 }
 
 // Drafts get no block that another request of this step needs, and preempt nobody.

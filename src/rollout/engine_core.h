@@ -51,6 +51,7 @@ struct CoreStats {
   int64_t prompt_tokens = 0;         // prompt tokens in admitted requests, each counted once
   int64_t cached_prompt_tokens = 0;  // prompt tokens found in the cache
   int64_t preemptions = 0;
+  int64_t paused_requests = 0;
   int64_t forward_rows = 0;
   int64_t forward_passes = 0;
   int64_t sampling_passes = 0;       // a pass that samples n requests counts n times
@@ -84,7 +85,7 @@ class EngineCore {
   // Ends every request with `status`.
   void FailAll(const absl::Status& status, std::vector<Emission>* out);
 
-  // Returns false if there are no requests or all of them are waiting for the first version.
+  // Returns false if there are no requests or all of them are waiting for a version.
   bool CanStep() const;
   // Returns when the next request becomes late; max() = no request has a deadline.
   std::chrono::nanoseconds next_deadline() const { return next_deadline_; }
@@ -104,6 +105,7 @@ class EngineCore {
   bool ReapOne(Sequence& sequence, std::chrono::nanoseconds now, bool is_waiting, std::vector<Emission>* out);
   void DropUnusedSalts();
   void Admit();
+  bool IsHeld(const Sequence& sequence) const;
   bool TryAdmit(Sequence& sequence);
   bool AwaitsSibling(const Sequence& sequence, uint64_t salt, size_t matched_tokens) const;
   // Returns the number of rows left in the step's budget.
@@ -138,6 +140,7 @@ class EngineCore {
   void Release(Sequence& sequence);
   absl::StatusOr<int32_t> NextId(Sequence& sequence, const WeightVersion& version, std::span<const float> row,
                                  float log_normalizer);
+  bool Pauses(const Sequence& sequence) const;
   v1::FinishReason FinishOf(Sequence& sequence, int32_t id, float logprob, v1::GenerateChunk* chunk);
   void FillLast(const Sequence& sequence, v1::FinishReason finish, v1::GenerateChunk* chunk) const;
   const WeightVersion* VersionOf(const Sequence& sequence) const;

@@ -105,6 +105,7 @@ bool EngineCore::SampleOne(Sequence& sequence, const WeightVersion& version, con
   const v1::FinishReason finish = FinishOf(sequence, id, row[id], &chunk);
   if (finish != v1::FINISH_UNSPECIFIED) {
     FillLast(sequence, finish, &chunk);
+    stats_.paused_requests += finish == v1::FINISH_PAUSED ? 1 : 0;
     emission.last = true;
     sequence.gate = nullptr;
   }
@@ -125,6 +126,9 @@ void EngineCore::Count(Sequence& sequence, const WeightVersion& version, int32_t
   sequence.tokens.push_back(id);
   ++stats_.sampled_tokens;
   if (&version == newest_.get()) stats_.newest_sampled_salt = version.salt;
+  if (index == 0 && sequence.may_pause && options_.slice_seconds > 0) {
+    sequence.pause_time = clock_.Now() + base::FromSeconds(options_.slice_seconds);
+  }
   const int64_t now = sequence.times.arrival_unix_ns() + (clock_.Now() - sequence.arrived).count();
   if (sequence.times.first_token_unix_ns() == 0) sequence.times.set_first_token_unix_ns(now);
   sequence.times.set_end_unix_ns(now);
@@ -152,7 +156,12 @@ v1::FinishReason EngineCore::FinishOf(Sequence& sequence, int32_t id, float logp
   if (sequence.tokens.size() >= sequence.limit) return v1::FINISH_LENGTH;
   const bool halted = sequence.watch.has_value() &&
                       sequence.watch->Push(std::span(sequence.tokens).subspan(sequence.prompt_size), logprob);
-  return halted ? v1::FINISH_REPETITION : v1::FINISH_UNSPECIFIED;
+  if (halted) return v1::FINISH_REPETITION;
+  return Pauses(sequence) ? v1::FINISH_PAUSED : v1::FINISH_UNSPECIFIED;
+}
+
+bool EngineCore::Pauses(const Sequence& sequence) const {
+  return sequence.tokens.size() >= sequence.pause_size || clock_.Now() >= sequence.pause_time;
 }
 
 absl::Status EngineCore::Score(Sequence& sequence, size_t token, const WeightVersion& version,

@@ -27,6 +27,15 @@ void Bind(base::Schema& schema, EngineOptions& o) {
   schema.Field("prefix_cache", &o.prefix_cache, "reuse the KV cache of equal prefixes");
   schema.Field("max_retained_versions", &o.max_retained_versions,
                "maximum number of versions held in addition to the newest", base::NotNegative());
+  schema.Field("max_tokens_per_turn_slice", &o.max_tokens_per_turn_slice,
+               "pause a call after this many tokens and continue it on any engine, with the newest version; 0: never",
+               base::NotNegative());
+  schema.Field("slice_seconds", &o.slice_seconds,
+               "pause a call this many seconds after its first token, or the first one after a pause; 0: never",
+               base::InRange(0, 86400));
+  schema.Field("slice_wait_seconds", &o.slice_wait_seconds,
+               "seconds that a paused call waits for a newer version before it continues; 0: it continues at once",
+               base::InRange(0, 86400));
   schema.Field("request_deadline_ms", &o.request_deadline_ms,
                "milliseconds from a request's arrival to its last token; 0: no deadline", base::NotNegative());
   schema.Field("max_update_bytes", &o.max_update_bytes, "maximum size of one weight update over gRPC",
@@ -52,6 +61,11 @@ absl::Status EngineOptions::Validate() const {
   // Every running request decodes one token per step. If a step left one out, a request's speed would depend on its
   // position.
   INGOT_RETURN_IF_ERROR(at_least("max_batch_tokens", max_batch_tokens, "max_running, ", max_running));
+  if (slice_wait_seconds > 0 && max_tokens_per_turn_slice == 0 && slice_seconds == 0) {
+    return absl::InvalidArgumentError(absl::StrCat("slice_wait_seconds is ", slice_wait_seconds,
+                                                   ", but no call is ever paused: set ",
+                                                   "max_tokens_per_turn_slice or slice_seconds, or set it to 0"));
+  }
   return at_least("threads", threads, "", 1);
 }
 

@@ -26,6 +26,11 @@ struct EngineOptions {
   int32_t record_alternatives = 0;  // most likely ids recorded per sampled id (v1::Segment::alternative_ids); 0 = none
   bool prefix_cache = true;
   int32_t max_retained_versions = 4;
+  // A slice: a request that may be paused ends as PAUSED after so many tokens, or so many seconds after its first one
+  // (partial rollouts, Kimi k1.5, arXiv 2501.12599, section 2.6.2). 0 = no limit.
+  int32_t max_tokens_per_turn_slice = 0;
+  double slice_seconds = 0;
+  double slice_wait_seconds = 0;  // the rest of a paused request waits up to this long for a newer version
   int64_t request_deadline_ms = 600000;
   int64_t update_deadline_ms = 30000;
   int64_t max_update_bytes = int64_t{64} << 30;

@@ -300,6 +300,7 @@ absl::StatusOr<v1::EngineStatusResponse> EngineSet::Status() {
       sum->set_busy_seconds(sum->busy_seconds() + one->busy_seconds());
       sum->set_alive_seconds(sum->alive_seconds() + one->alive_seconds());
       sum->set_sampling_passes(sum->sampling_passes() + one->sampling_passes());
+      sum->set_paused_requests(sum->paused_requests() + one->paused_requests());
       AddDrafters(*one, *sum);
       if (one->has_prefill()) AddPrefill(one->prefill(), *sum->mutable_prefill());
     }

@@ -1,6 +1,7 @@
 #include "rollout/request_check.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "base/placeholders.h"
@@ -38,8 +39,30 @@ absl::Status CheckIds(const char* field, const google::protobuf::RepeatedField<i
   return absl::OkStatus();
 }
 
+// Log-probs may round to slightly above 0.
+absl::Status CheckFirstLogprobs(const v1::GenerateRequest& request) {
+  const auto& logprobs = request.first_logprobs();
+  if (!logprobs.empty() && logprobs.size() != request.first_index()) {
+    return absl::InvalidArgumentError(absl::StrCat("first_logprobs has ", logprobs.size(),
+                                                   " entries; it must have one for each of the ", request.first_index(),
+                                                   " ids of first_index, or none"));
+  }
+  for (const float logprob : logprobs) {
+    if (std::isfinite(logprob) && logprob < 1e-3f) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("first_logprobs has ", logprob, "; a log-prob is finite and at most 0"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckContinued(const v1::GenerateRequest& request) {
   const int64_t first = request.first_index();
+  INGOT_RETURN_IF_ERROR(CheckFirstLogprobs(request));
+  if (request.has_paused_version() && (request.paused_version() < 0 || first == 0)) {
+    return absl::InvalidArgumentError(absl::StrCat("paused_version is ", request.paused_version(),
+                                                   " and first_index is ", first,
+                                                   "; it must be the version of the last sampled id"));
+  }
   if (first == 0) return absl::OkStatus();
   const int64_t most = std::min<int64_t>(request.prompt_ids_size(), request.sampling().max_new_tokens());
   if (first < 0 || first >= most) {
@@ -82,11 +105,11 @@ absl::Status CheckScored(const v1::GenerateRequest& request) {
     return absl::InvalidArgumentError("score_ids needs a temperature above 0");
   }
   if (request.forced_ids_size() == 0 && request.top_logprobs() == 0 && !request.sampling().has_grammar() &&
-      request.sampling().stop_size() == 0 && request.first_index() == 0) {
+      request.sampling().stop_size() == 0 && request.first_index() == 0 && !request.may_pause()) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      "score_ids excludes forced_ids, first_index, top_logprobs, a grammar, and stop strings");
+      "score_ids excludes forced_ids, first_index, may_pause, top_logprobs, a grammar and stop strings");
 }
 
 }  // namespace

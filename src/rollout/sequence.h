@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -57,6 +58,13 @@ struct Sequence {
   std::vector<int32_t> stop_ids;         // eos ids (unless ignored) and the request's stop ids
   int64_t min_new_tokens = 0;            // stop strings are not matched in the first min_new_tokens tokens
   std::chrono::nanoseconds deadline{0};  // time on the engine's clock; max() = no deadline
+  // A slice. The request is paused when tokens.size() reaches pause_size, or at pause_time (engine clock; set by its
+  // first token). Until hold_until, it waits for a version newer than newer_than.
+  bool may_pause = false;
+  size_t pause_size = std::numeric_limits<size_t>::max();
+  std::chrono::nanoseconds pause_time = std::chrono::nanoseconds::max();
+  int64_t newer_than = -1;
+  std::chrono::nanoseconds hold_until{0};
   size_t prompt_size = 0;
   size_t limit = 0;   // the request ends with FINISH_LENGTH when tokens.size() reaches this
   int64_t order = 0;  // by arrival; older requests run first and are preempted last

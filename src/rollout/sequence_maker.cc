@@ -50,7 +50,8 @@ absl::StatusOr<std::unique_ptr<Sequence>> SequenceMaker::Make(const v1::Generate
         sequence->tokens[sequence->prompt_size - 1]);
   }
   INGOT_RETURN_IF_ERROR(AddGuards(request, sequence.get()));
-  INGOT_RETURN_IF_ERROR(Replay(sequence.get()));
+  INGOT_RETURN_IF_ERROR(Replay(request.first_logprobs(), sequence.get()));
+  AddSlice(request, sequence.get());
   sequence->deadline = options_.request_deadline_ms == 0
                            ? nanoseconds::max()
                            : clock_.Now() + nanoseconds(milliseconds(options_.request_deadline_ms));
@@ -84,12 +85,13 @@ absl::Status SequenceMaker::AddGuards(const v1::GenerateRequest& request, Sequen
 }
 
 // Brings the guards to the state after the ids that were sampled before.
-absl::Status SequenceMaker::Replay(Sequence* sequence) {
+absl::Status SequenceMaker::Replay(const google::protobuf::RepeatedField<float>& logprobs, Sequence* sequence) {
   const auto sampled = std::span<const int32_t>(sequence->tokens).subspan(sequence->prompt_size);
   for (size_t i = 0; i < sampled.size(); ++i) {
     const int32_t id = sampled[i];
     if (sequence->shaper.has_value()) sequence->shaper->RecordSampled(id);
-    if (sequence->watch.has_value()) sequence->watch->Push(sampled.first(i + 1), RepetitionWatch::kUnknownLogprob);
+    const float logprob = logprobs.empty() ? RepetitionWatch::kUnknownLogprob : logprobs[static_cast<int>(i)];
+    if (sequence->watch.has_value()) sequence->watch->Push(sampled.first(i + 1), logprob);
     if (sequence->stops.has_value() && static_cast<int64_t>(i) < sequence->min_new_tokens) sequence->stops->Skip(id);
     if (sequence->stops.has_value() && static_cast<int64_t>(i) >= sequence->min_new_tokens) sequence->stops->Push(id);
     if (!sequence->constraint.has_value()) continue;
@@ -100,6 +102,16 @@ absl::Status SequenceMaker::Replay(Sequence* sequence) {
   }
   if (sequence->constraint.has_value() && !sampled.empty()) sequence->constraint->AssumeActed();
   return absl::OkStatus();
+}
+
+void SequenceMaker::AddSlice(const v1::GenerateRequest& request, Sequence* sequence) {
+  sequence->may_pause = request.may_pause();
+  if (request.may_pause() && options_.max_tokens_per_turn_slice > 0) {
+    sequence->pause_size = sequence->tokens.size() + static_cast<size_t>(options_.max_tokens_per_turn_slice);
+  }
+  if (!request.has_paused_version()) return;
+  sequence->newer_than = request.paused_version();
+  sequence->hold_until = clock_.Now() + base::FromSeconds(options_.slice_wait_seconds);
 }
 
 absl::Status SequenceMaker::AddConstraint(const v1::Grammar& grammar, Sequence* sequence) {

@@ -33,7 +33,9 @@ class SequenceMaker {
   // Adds the parts that watch or change sampling.
   absl::Status AddGuards(const v1::GenerateRequest& request, Sequence* sequence);
   absl::Status AddConstraint(const v1::Grammar& grammar, Sequence* sequence);
-  static absl::Status Replay(Sequence* sequence);
+  // `logprobs` belong to the ids that were sampled before; empty = unknown.
+  static absl::Status Replay(const google::protobuf::RepeatedField<float>& logprobs, Sequence* sequence);
+  void AddSlice(const v1::GenerateRequest& request, Sequence* sequence);
 
   const EngineOptions& options_;
   const ModelRunner& runner_;

@@ -40,11 +40,12 @@ void EpisodeMetrics::ForEach(const v1::Episode& episode, Visit visit) {
 
 void EpisodeMetrics::AddEpisode(const v1::EpisodeTree& tree, int64_t sampled, int64_t trunk_turns) {
   const v1::Episode& episode = tree.episode();
-  int64_t truncated = 0, halted = 0, repeated = 0, malformed = 0;
+  int64_t truncated = 0, halted = 0, paused = 0, repeated = 0, malformed = 0;
   std::set<std::string_view> continued;
   for (const v1::Call& call : tree.calls()) {
     truncated += call.finish() == v1::FINISH_LENGTH ? 1 : 0;
     halted += call.finish() == v1::FINISH_REPETITION ? 1 : 0;
+    paused += call.sampled_keys_size() > 1 || call.finish() == v1::FINISH_PAUSED ? 1 : 0;
     repeated += call.fork_cause() == "retry" ? 1 : 0;
     malformed += call.tool_call_malformed() ? 1 : 0;
     if (!call.parent_call_id().empty()) continued.insert(call.parent_call_id());
@@ -68,6 +69,7 @@ void EpisodeMetrics::AddEpisode(const v1::EpisodeTree& tree, int64_t sampled, in
     if (calls > 0) {
       values["agent/truncated_ratio"].Add(static_cast<double>(truncated) / calls);
       values["agent/halted_ratio"].Add(static_cast<double>(halted) / calls);
+      values["agent/paused_ratio"].Add(static_cast<double>(paused) / calls);
       values["agent/repeat_ratio"].Add(static_cast<double>(repeated) / calls);
       values["agent/malformed_ratio"].Add(static_cast<double>(malformed) / calls);
       values["agent/parallel_branches"].Add(calls - static_cast<double>(continued.size()));

@@ -122,6 +122,8 @@ std::string FinishName(v1::FinishReason finish) {
       return "error";
     case v1::FINISH_REPETITION:
       return "repetition";
+    case v1::FINISH_PAUSED:
+      return "paused";
     default:
       return "unfinished";
   }

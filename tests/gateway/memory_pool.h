@@ -40,10 +40,12 @@ class MemoryPool final : public datapool::Client {
     if (!fail_append.ok()) return fail_append;
     const auto episode = episodes_.find(request.call().episode_id());
     if (episode == episodes_.end()) return absl::NotFoundError("no such episode");
-    for (const v1::Call& held : calls_) {
+    v1::Call* replaced = nullptr;
+    for (v1::Call& held : calls_) {
       if (held.episode_id() != request.call().episode_id() || held.sequence() != request.call().sequence()) continue;
       if (held.SerializeAsString() == request.call().SerializeAsString()) return absl::OkStatus();
-      return absl::AlreadyExistsError("another call has the sequence");
+      replaced = Continues(request.call(), held) ? &held : nullptr;
+      if (replaced == nullptr) return absl::AlreadyExistsError("another call has the sequence");
     }
     if (episode->second.state() != v1::EPISODE_OPEN) return absl::FailedPreconditionError("the episode has ended");
     for (const v1::Segment& segment : request.segments()) segments_[tree::SegmentKey(segment)] = segment;
@@ -57,7 +59,12 @@ class MemoryPool final : public datapool::Client {
     int64_t ids = 0;
     for (const std::string& key : *prompt) ids += segments_.at(key).token_ids_size();
     if (ids != request.call().context_tokens()) return absl::InvalidArgumentError("context_tokens");
-    calls_.push_back(request.call());
+    if (replaced != nullptr) {
+      ++slices_;
+      *replaced = request.call();
+    } else {
+      calls_.push_back(request.call());
+    }
     if (lost_answers_ == 0) return absl::OkStatus();
     --lost_answers_;
     return absl::UnavailableError("the answer is lost");
@@ -153,6 +160,10 @@ class MemoryPool final : public datapool::Client {
   std::vector<v1::Call> calls() const {
     base::MutexLock lock(mu_);
     return calls_;
+  }
+  int replaced() const {  // records of paused calls that a later one replaced
+    base::MutexLock lock(mu_);
+    return slices_;
   }
   std::vector<v1::StoreRewardRequest> rewards() const {  // that were stored
     base::MutexLock lock(mu_);
@@ -264,6 +275,11 @@ class MemoryPool final : public datapool::Client {
   std::atomic<int> ends{0};
 
  private:
+  static bool Continues(const v1::Call& later, const v1::Call& earlier) {
+    return earlier.finish() == v1::FINISH_PAUSED && later.call_id() == earlier.call_id() &&
+           later.sampled_keys_size() >= earlier.sampled_keys_size() &&
+           std::equal(earlier.sampled_keys().begin(), earlier.sampled_keys().end(), later.sampled_keys().begin());
+  }
   static absl::Status Unused() { return absl::UnimplementedError("the gateway does not call this"); }
 
   mutable base::Mutex mu_;
@@ -271,6 +287,7 @@ class MemoryPool final : public datapool::Client {
   bool append_gate_ ABSL_GUARDED_BY(mu_) = false;
   int appends_waiting_ ABSL_GUARDED_BY(mu_) = 0;
   int lost_answers_ ABSL_GUARDED_BY(mu_) = 0;
+  int slices_ ABSL_GUARDED_BY(mu_) = 0;
   bool reward_gate_ ABSL_GUARDED_BY(mu_) = false;
   int rewards_waiting_ ABSL_GUARDED_BY(mu_) = 0;
   bool end_gate_ ABSL_GUARDED_BY(mu_) = false;

@@ -130,6 +130,10 @@ absl::Status CheckExternalEngine(const RunConfig& config) {
   if (config.model.lora.rank > 0) {
     return refused("trainer.lora.rank is set", "adapters reach Ingot's own engine alone");
   }
+  if (config.rollout.max_tokens_per_turn_slice > 0 || config.rollout.slice_seconds > 0) {
+    return refused("rollout.max_tokens_per_turn_slice or rollout.slice_seconds is set",
+                   "another engine cannot continue a paused call; set both to 0");
+  }
   if (config.rollout.record_routes) {
     return refused("rollout.record_routes is true", "Ingot does not read another engine's experts");
   }

@@ -32,6 +32,8 @@ void EngineMetrics::Add(int64_t step, int64_t version, std::map<std::string, dou
     const int64_t sampled = std::max<int64_t>(status->sampled_tokens() - before_.sampled_tokens(), 0);
     metrics["rollout/sampled_tokens"] = static_cast<double>(sampled);
     metrics["rollout/alive_seconds"] = alive;
+    metrics["rollout/paused_requests"] =
+        static_cast<double>(std::max<int64_t>(status->paused_requests() - before_.paused_requests(), 0));
     metrics["rollout/idle_ratio"] = std::clamp(1 - (status->busy_seconds() - before_.busy_seconds()) / alive, 0.0, 1.0);
     metrics["rollout/sampled_tokens_per_second"] = static_cast<double>(sampled) / alive;
   }

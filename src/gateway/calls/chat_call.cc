@@ -29,12 +29,10 @@ void ChatCall::Start(std::shared_ptr<const PromptPlan> plan) {
   took_tokens_ = true;
   sampling_ = PlanSampling(core_, setup_.episode->record(), *setup_.request, sequence_, setup_.choice, *plan_);
   sampling_.set_max_new_tokens(static_cast<int32_t>(std::min<int64_t>(sampling_.max_new_tokens(), *left)));
-  v1::GenerateRequest request = EngineRequest();
   if (core_.parts.script != nullptr) {
     const auto forced = core_.parts.script->NextAnswer(*setup_.request);
     if (!forced.ok()) return Done(forced.status());
     forced_.assign(forced->begin(), forced->end());
-    request.mutable_forced_ids()->Add(forced_.begin(), forced_.end());
   }
   absl::Status aborted;
   {
@@ -49,7 +47,7 @@ void ChatCall::Start(std::shared_ptr<const PromptPlan> plan) {
   }
   if (!aborted.ok()) return Done(std::move(aborted));
   ++core_.counters.handed_over;
-  Ask(std::move(request));
+  Ask(EngineRequest());
 }
 
 void ChatCall::Ask(v1::GenerateRequest request) {
@@ -82,6 +80,8 @@ v1::GenerateRequest ChatCall::EngineRequest() const {
     request.set_min_version(setup_.episode->record().admitted_version());
   }
   request.set_top_logprobs(setup_.request->top_logprobs);
+  request.set_may_pause(backend().text == nullptr);
+  request.mutable_forced_ids()->Add(forced_.begin(), forced_.end());
   return request;
 }
 
@@ -97,6 +97,9 @@ void ChatCall::Take(const absl::StatusOr<v1::GenerateChunk>& chunk) {
     return;
   }
   engine_error_ = generation_.Append(*chunk, UnixNow());
+  if (engine_error_.ok() && generation_.finish == v1::FINISH_PAUSED && generation_.size() == generation_.sliced()) {
+    engine_error_ = absl::InternalError("the engine paused the call before it sampled an id");
+  }
   const auto ends = delivery_->EndsAfter(generation_);
   // The one id after the tool call is the end of the turn. (Complete drops the handle, which stops the engine.)
   const bool whole = generation_.finish == v1::FINISH_STOP && generation_.size() <= ends.value_or(0) + 1;
@@ -111,23 +114,79 @@ std::optional<v1::GenerateRequest> ChatCall::Resume(const absl::Status& error) {
   // Engines of other projects cannot continue a call.
   if (generation_.provisional) return std::nullopt;
   const int kept = setup_.request->stream ? generation_.size() : delivery_->read_tokens();
-  const auto& ids = generation_.segment.token_ids();
-  v1::GenerateRequest request = EngineRequest();
-  request.mutable_forced_ids()->Add(forced_.begin(), forced_.end());
-  request.mutable_prompt_ids()->Add(ids.begin(), ids.begin() + kept);
-  request.set_first_index(kept);
-  request.mutable_draft_ids()->Add(ids.begin() + kept, ids.end());
-  generation_.AskAgain(kept, UnixNow());
-  ++asks_;  // so that an Ask which is still returning does not store the lost engine's handle
+  v1::GenerateRequest request = RestAfter(std::max(kept, generation_.sliced()));
   if (handle_ != nullptr) lost_handles_.push_back(std::move(handle_));
   ++core_.counters.resumed;
-  INGOT_LOG(warn, "call {} of episode {} lost its engine after {} token ids and continues on another engine: {}",
-            setup_.call_id, setup_.episode->id(), ids.size(), std::string(error.message()));
+  INGOT_LOG(warn, "call {} of episode {} lost its engine after {} ids and continues on another one: {}", setup_.call_id,
+            setup_.episode->id(), generation_.size(), std::string(error.message()));
   return request;
 }
 
+v1::GenerateRequest ChatCall::RestAfter(int kept) {
+  const v1::Segment& sampled = generation_.segment;
+  const auto& ids = sampled.token_ids();
+  v1::GenerateRequest request = EngineRequest();
+  request.mutable_prompt_ids()->Add(ids.begin(), ids.begin() + kept);
+  request.set_first_index(kept);
+  request.mutable_first_logprobs()->Add(sampled.logprobs().begin(), sampled.logprobs().begin() + kept);
+  request.mutable_draft_ids()->Add(ids.begin() + kept, ids.end());
+  generation_.AskAgain(kept, UnixNow());
+  ++asks_;  // so that an Ask which is still returning does not store the handle of the engine before
+  return request;
+}
+
+void ChatCall::Continue() {
+  std::unique_ptr<rollout::Client::Request> handle;
+  v1::Segment slice;
+  {
+    base::MutexLock lock(mu_);
+    if (phase_ != Phase::kPaused) return;
+    storing_ = true;
+    handle = std::move(handle_);
+    slice = PartOf(generation_.segment, generation_.sliced(), generation_.size() - generation_.sliced());
+    generation_.EndSlice();
+  }
+  handle.reset();
+  StoreSlice(std::move(slice));
+  std::optional<v1::GenerateRequest> rest;
+  {
+    base::MutexLock lock(mu_);
+    storing_ = false;
+    if (phase_ == Phase::kPaused) {
+      phase_ = Phase::kGenerating;
+      rest = RestAfter(generation_.size());
+      rest->set_paused_version(generation_.last_version());
+    }
+  }
+  if (rest.has_value()) return Ask(*std::move(rest));
+  Complete();  // the call was aborted in the meantime
+}
+
+// If the pool does not take the slice, its ids are recorded with a later slice or the whole call.
+void ChatCall::StoreSlice(v1::Segment slice) {
+  slices_.push_back(MakeSegmentRef(std::move(slice)));
+  ++core_.counters.paused;
+  if (core_.parts.pool == nullptr) return;
+  const absl::Status stored = core_.parts.pool->AppendCall(AppendOf(Record(v1::FINISH_PAUSED, slices_), slices_));
+  if (stored.ok()) {
+    stored_slices_ = slices_.size();
+    return;
+  }
+  if (absl::IsAborted(stored)) setup_.episode->MarkTaken();
+  ++core_.counters.slice_failures;
+  INGOT_LOG(warn, "slice {} of call {} of episode {} could not be recorded yet: {}", slices_.size(), setup_.call_id,
+            setup_.episode->id(), std::string(stored.message()));
+}
+
+ChatCall::Phase ChatCall::PhaseAfterTake() const {
+  if (!engine_error_.ok()) return Phase::kFinishing;
+  if (generation_.finish == v1::FINISH_UNSPECIFIED) return Phase::kGenerating;
+  return generation_.finish == v1::FINISH_PAUSED ? Phase::kPaused : Phase::kFinishing;
+}
+
 void ChatCall::OnChunk(int ask, absl::StatusOr<v1::GenerateChunk> chunk) {
-  bool finished = false, wake = false;
+  bool wake = false;
+  Phase phase = Phase::kGenerating;
   std::optional<v1::GenerateRequest> again;
   {
     base::MutexLock lock(mu_);
@@ -135,14 +194,14 @@ void ChatCall::OnChunk(int ask, absl::StatusOr<v1::GenerateChunk> chunk) {
     if (!chunk.ok()) again = Resume(chunk.status());
     if (!again.has_value()) {
       Take(chunk);
-      finished = !engine_error_.ok() || generation_.finish != v1::FINISH_UNSPECIFIED;
-      if (finished) phase_ = Phase::kFinishing;
-      wake = !finished && setup_.request->stream && !woken_;
+      phase = phase_ = PhaseAfterTake();
+      wake = phase != Phase::kFinishing && setup_.request->stream && !woken_;
       woken_ = woken_ || wake;
     }
   }
   if (again.has_value()) return Ask(*std::move(again));
-  if (finished) SubmitComplete();
+  if (phase == Phase::kFinishing) SubmitComplete();
+  if (phase == Phase::kPaused) core_.writers.Post([self = shared_from_this()] { self->Continue(); });
   if (wake) setup_.wake();
 }
 
@@ -151,7 +210,7 @@ void ChatCall::Abort(absl::Status why) {
   {
     base::MutexLock lock(mu_);
     if (phase_ == Phase::kWaiting && abort_.ok()) abort_ = why;
-    if (phase_ != Phase::kGenerating) return;
+    if (phase_ != Phase::kGenerating && phase_ != Phase::kPaused) return;
     abort_ = std::move(why);
     phase_ = Phase::kFinishing;
     handle = std::move(handle_);
@@ -172,7 +231,7 @@ void ChatCall::Complete() {
   std::vector<std::unique_ptr<rollout::Client::Request>> lost;
   {
     base::MutexLock lock(mu_);
-    if (phase_ != Phase::kFinishing || claimed_) return;
+    if (phase_ != Phase::kFinishing || claimed_ || storing_) return;
     claimed_ = true;
     handle = std::move(handle_);
     lost.swap(lost_handles_);
@@ -181,7 +240,7 @@ void ChatCall::Complete() {
   lost.clear();
   absl::Status status = Outcome();
   v1::FinishReason finish = v1::FINISH_UNSPECIFIED;
-  v1::Segment segment;
+  std::optional<v1::Segment> rest;  // after the slices
   {
     base::MutexLock lock(mu_);
     if (!abort_.ok()) {
@@ -190,10 +249,11 @@ void ChatCall::Complete() {
       generation_.finish = v1::FINISH_ERROR;
     }
     finish = generation_.finish;
-    if (!generation_.provisional) segment = generation_.segment;
+    const int before = generation_.sliced(), left = generation_.size() - before;
+    if (!generation_.provisional && left > 0) rest = PartOf(generation_.segment, before, left);
   }
-  std::vector<SegmentRef> sampled;
-  if (segment.token_ids_size() > 0) sampled.push_back(MakeSegmentRef(std::move(segment)));
+  std::vector<SegmentRef> sampled = slices_;
+  if (rest.has_value()) sampled.push_back(MakeSegmentRef(*std::move(rest)));
   // A call that ended early without any ids does not need a record.
   bool known = status.ok() || !sampled.empty();
   if (core_.parts.pool != nullptr && known) {
@@ -328,17 +388,25 @@ v1::Call ChatCall::Record(v1::FinishReason finish, const std::vector<SegmentRef>
   return call;
 }
 
-absl::Status ChatCall::Append(const v1::Call& record, const std::vector<SegmentRef>& sampled) {
+v1::AppendCallRequest ChatCall::AppendOf(const v1::Call& record, const std::vector<SegmentRef>& sampled) const {
   v1::AppendCallRequest request;
   *request.mutable_call() = record;
   request.set_gateway_token(setup_.episode->record().gateway_token());
-  // The segments on the parent's path were stored with earlier calls.
-  if (const auto& own = plan_->continued.unrecorded; own.has_value()) *request.add_segments() = *own->segment;
-  for (const SegmentRef& ref : plan_->refs) *request.add_segments() = *ref.segment;
-  for (const SegmentRef& ref : sampled) *request.add_segments() = *ref.segment;
+  if (stored_slices_ == 0) {
+    // The segments on the parent's path were stored with earlier calls.
+    if (const auto& own = plan_->continued.unrecorded; own.has_value()) *request.add_segments() = *own->segment;
+    for (const SegmentRef& ref : plan_->refs) *request.add_segments() = *ref.segment;
+  }
+  for (size_t i = stored_slices_; i < sampled.size(); ++i) *request.add_segments() = *sampled[i].segment;
+  return request;
+}
+
+absl::Status ChatCall::Append(const v1::Call& record, const std::vector<SegmentRef>& sampled) {
+  v1::AppendCallRequest request = AppendOf(record, sampled);
   const absl::Status appended = core_.parts.pool->AppendCall(request);
   if (absl::IsAborted(appended)) setup_.episode->MarkTaken();
-  left_.used = absl::IsAlreadyExists(appended);
+  left_.used = absl::IsAlreadyExists(appended) || (!appended.ok() && !slices_.empty());
+  if (left_.used) return appended;
   if (!appended.ok() && !absl::IsAborted(appended) && !datapool::IsRejection(appended)) left_.lost = std::move(request);
   return appended;
 }
@@ -397,7 +465,8 @@ ChatCall::Output ChatCall::TakeOutput() {
   woken_ = false;
   out.done = phase_ == Phase::kDone;
   // Nothing is sent while the call is being recorded. The next event is the end or an error.
-  const bool emits = phase_ == Phase::kGenerating || (out.done && delivers_);
+  const bool samples = phase_ == Phase::kGenerating || phase_ == Phase::kPaused;
+  const bool emits = samples || (out.done && delivers_);
   if (emits) delivery_->AddEvents(generation_, out.events);
   return out;
 }

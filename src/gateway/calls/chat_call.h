@@ -1,12 +1,15 @@
 // Runs one engine call, from the prompt to the record. It samples one choice of an Answer.
 //
 //   kWaiting --Start--> kGenerating --last chunk, or Abort--> kFinishing --worker--> kDone
-//                        |  ^ Resume, if its engine is gone
-//                        +--+
+//                        |  ^ Resume, if its engine is gone     ^ Abort
+//                        |--+                                   |
+//                        `----the slice ended----> kPaused -----'
+//                        ^----writer, Continue-----'
 //      `- Fail, or Abort and then Start -----------------------------------------------^
 //
 // The last events are sent only after the pool has acknowledged the call's record. A call that ends early is recorded
-// with the ids sampled so far. Thread safe. Shared by its Answer and, until kDone, by its episode. The gateway must
+// with the ids sampled so far. At the end of a slice (FINISH_PAUSED), the ids so far are recorded as a segment, and any
+// engine is asked for the rest, while the client's stream stays open. Thread safe. Shared by its Answer and, until kDone, by its episode. The gateway must
 // outlive it.
 #pragma once
 
@@ -67,7 +70,7 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   void Complete();
 
  private:
-  enum class Phase { kWaiting, kGenerating, kFinishing, kDone };
+  enum class Phase { kWaiting, kGenerating, kPaused, kFinishing, kDone };
 
   v1::GenerateRequest EngineRequest() const;
   const Backend& backend() const { return core_.backends.Of(setup_.request->model); }
@@ -77,10 +80,15 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   void Ask(v1::GenerateRequest request);
   void OnChunk(int ask, absl::StatusOr<v1::GenerateChunk> chunk);
   void Take(const absl::StatusOr<v1::GenerateChunk>& chunk) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Prepares a request for the rest of the answer from another engine after `error`, or returns nullopt if the error
-  // ends the call. Ids that the client may have received are kept. Engines verify the others as drafts, under their own
-  // version.
+  Phase PhaseAfterTake() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Prepares asking another engine for the rest after `error`, or returns nullopt if the error ends the call. Ids that
+  // the client may have are kept. Engines verify the others as drafts, under their own version.
   std::optional<v1::GenerateRequest> Resume(const absl::Status& error) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns the request for the rest after the first `kept` ids, with the others as drafts.
+  v1::GenerateRequest RestAfter(int kept) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Records the slice of a paused call and asks for the rest. Runs on a writer.
+  void Continue();
+  void StoreSlice(v1::Segment slice);
 
   // Schedules Complete on a writer. After this, requests that may continue the call can wait for it.
   void SubmitComplete();
@@ -90,6 +98,8 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   text::Message Turn() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Remember(bool whole, std::vector<SegmentRef> sampled);
   v1::Call Record(v1::FinishReason finish, const std::vector<SegmentRef>& sampled);
+  // Returns the request that appends the call, with all segments that the pool has not acknowledged yet.
+  v1::AppendCallRequest AppendOf(const v1::Call& record, const std::vector<SegmentRef>& sampled) const;
   absl::Status Append(const v1::Call& record, const std::vector<SegmentRef>& sampled);
   void Done(const absl::Status& status);
   void Count(const absl::Status& status, bool aborted);
@@ -106,11 +116,15 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   std::vector<int32_t> forced_;  // GenerateRequest.forced_ids
   bool queued_ = false;          // passed to the engine
 
-  Episode::Unrecorded left_;  // used only by the thread that records the call
+  // Used only by the thread that records the call or a slice.
+  Episode::Unrecorded left_;
+  std::vector<SegmentRef> slices_;  // that have ended
+  size_t stored_slices_ = 0;        // acknowledged by the pool
 
   mutable base::Mutex mu_;
   Phase phase_ ABSL_GUARDED_BY(mu_) = Phase::kWaiting;
   bool claimed_ ABSL_GUARDED_BY(mu_) = false;  // a thread is running Complete
+  bool storing_ ABSL_GUARDED_BY(mu_) = false;  // a thread is running Continue, and calls Complete if it is needed
   bool woken_ ABSL_GUARDED_BY(mu_) = false;    // TakeOutput has not been called since the last `wake`
   absl::Status abort_ ABSL_GUARDED_BY(mu_);    // why the call was aborted; OK = not aborted
   absl::Status engine_error_ ABSL_GUARDED_BY(mu_);

@@ -64,10 +64,11 @@ History::Ending EndingOf(const v1::Call& call, std::string stop, const std::vect
   History::Ending ending{.stops = {call.sampling().stop().begin(), call.sampling().stop().end()},
                          .stop = std::move(stop)};
   if (sampled.empty()) return ending;
+  for (const SegmentRef& ref : sampled) ending.text_ids += ref.size();
   const auto& ids = sampled.back().segment->token_ids();
   const auto& ends = call.sampling().stop_token_ids();
   const bool ended = !ids.empty() && std::find(ends.begin(), ends.end(), ids[ids.size() - 1]) != ends.end();
-  ending.text_ids = ids.size() - (ended ? 1 : 0);
+  ending.text_ids -= ended ? 1 : 0;
   return ending;
 }
 

@@ -26,7 +26,7 @@ void Generation::AskAgain(int kept, int64_t now_unix_ns) {
 
 void Generation::KeepFirst(int count) {
   if (count >= size()) return;
-  segment = count == 0 ? v1::Segment() : FirstIds(segment, count);
+  segment = count == 0 ? v1::Segment() : PartOf(segment, 0, count);
   top_logprobs.resize(std::min(top_logprobs.size(), static_cast<size_t>(count)));
   if (count == 0) times.clear_first_token_unix_ns();
 }
@@ -96,7 +96,7 @@ absl::Status Generation::Append(const v1::GenerateChunk& chunk, int64_t now_unix
   provisional = false;
   finish = chunk.finish();
   stop_string = chunk.stop_string();
-  cached_tokens = chunk.cached_tokens();
+  if (sliced_ == 0) cached_tokens = chunk.cached_tokens();  // later, the prompt may be cached because of this call
   // The engine may be on another machine with another clock. Its times are relative to the call's arrival there.
   const int64_t ahead =
       chunk.times().queued_unix_ns() - (asked_unix_ns_ != 0 ? asked_unix_ns_ : times.queued_unix_ns());
@@ -105,6 +105,11 @@ absl::Status Generation::Append(const v1::GenerateChunk& chunk, int64_t now_unix
   }
   if (chunk.times().end_unix_ns() != 0) times.set_end_unix_ns(chunk.times().end_unix_ns() - ahead);
   return absl::OkStatus();
+}
+
+void Generation::EndSlice() {
+  sliced_ = size();
+  finish = v1::FINISH_UNSPECIFIED;
 }
 
 void Generation::StopAfter(int count) {
@@ -118,29 +123,30 @@ SegmentRef MakeSegmentRef(v1::Segment segment) {
   return {tree::SegmentKey(*shared), shared};
 }
 
-v1::Segment FirstIds(const v1::Segment& segment, int count) {
-  v1::Segment first;
-  first.set_source(segment.source());
-  first.mutable_token_ids()->Add(segment.token_ids().begin(), segment.token_ids().begin() + count);
-  if (!segment.logprobs().empty()) {
-    first.mutable_logprobs()->Add(segment.logprobs().begin(), segment.logprobs().begin() + count);
-  }
+v1::Segment PartOf(const v1::Segment& segment, int first, int count) {
+  v1::Segment part;
+  part.set_source(segment.source());
+  const auto copy = [&](const auto& from, int each, auto* to) {
+    to->Add(from.begin() + first * each, from.begin() + (first + count) * each);
+  };
+  copy(segment.token_ids(), 1, part.mutable_token_ids());
+  if (!segment.logprobs().empty()) copy(segment.logprobs(), 1, part.mutable_logprobs());
   const size_t route_bytes = segment.routes().size() / static_cast<size_t>(segment.token_ids_size());  // per id
-  first.set_routes(segment.routes().substr(0, route_bytes * static_cast<size_t>(count)));
-  const int alternatives = std::max(tree::AlternativesPerId(segment), 0) * count;
-  first.mutable_alternative_ids()->Add(segment.alternative_ids().begin(),
-                                       segment.alternative_ids().begin() + alternatives);
-  first.mutable_alternative_logprobs()->Add(segment.alternative_logprobs().begin(),
-                                            segment.alternative_logprobs().begin() + alternatives);
-  int left = count;
+  part.set_routes(
+      segment.routes().substr(route_bytes * static_cast<size_t>(first), route_bytes * static_cast<size_t>(count)));
+  const int alternatives = std::max(tree::AlternativesPerId(segment), 0);
+  copy(segment.alternative_ids(), alternatives, part.mutable_alternative_ids());
+  copy(segment.alternative_logprobs(), alternatives, part.mutable_alternative_logprobs());
+  int at = 0;  // index of the run's first id
   for (const v1::VersionRun& run : segment.versions()) {
-    if (left == 0) break;
-    v1::VersionRun* kept = first.add_versions();
+    const int begin = std::max(at, first), end = std::min(at + run.count(), first + count);
+    at += run.count();
+    if (begin >= end) continue;
+    v1::VersionRun* kept = part.add_versions();
     *kept = run;
-    kept->set_count(std::min(run.count(), left));
-    left -= kept->count();
+    kept->set_count(end - begin);
   }
-  return first;
+  return part;
 }
 
 SegmentRef PromptSegment(std::span<const int32_t> ids) {

@@ -31,7 +31,12 @@ struct Generation {
   // if the last chunk's answer_versions are needed or given and do not cover the answer. Such a call is not delivered
   // because it cannot be trained on.
   absl::Status Append(const v1::GenerateChunk& chunk, int64_t now_unix_ns);
-  // Ends the turn after its first `count` ids. Later ids are dropped and not recorded. REQUIRES: 0 < count <= size().
+  // Ends a slice (rollout.max_tokens_per_turn_slice) after the ids so far: they never change again.
+  void EndSlice();
+  int sliced() const { return sliced_; }  // ids in slices that have ended
+  // REQUIRES: size() > 0.
+  int64_t last_version() const { return segment.versions(segment.versions_size() - 1).version(); }
+  // Ends the turn after its first `count` ids. Later ids are dropped and not recorded. REQUIRES: sliced() < count <= size().
   void StopAfter(int count);
 
  private:
@@ -42,14 +47,15 @@ struct Generation {
 
   int64_t asked_unix_ns_ = 0;  // when the last engine received the call; 0 = times.queued_unix_ns
   int kept_ = 0;               // ids of earlier engines
-  int lost_ = 0;               // ids when AskAgain was called
-  bool grew_ = false;          // a chunk has arrived since
+  int sliced_ = 0;
+  int lost_ = 0;       // ids when AskAgain was called
+  bool grew_ = false;  // a chunk has arrived since
 };
 
 SegmentRef MakeSegmentRef(v1::Segment segment);
-// Returns the segment's first `count` ids with their log-probs, versions, routes, and alternatives. REQUIRES: 0 < count
-// <= the segment's size.
-v1::Segment FirstIds(const v1::Segment& segment, int count);
+// Returns `count` of the segment's ids, from index `first` on, with their log-probs, versions, routes, and alternatives.
+// REQUIRES: 0 <= first, 0 < count, and first + count <= the segment's size.
+v1::Segment PartOf(const v1::Segment& segment, int first, int count);
 SegmentRef PromptSegment(std::span<const int32_t> ids);
 // Returns a rendered prompt's segments, split at `shared`. All of a scaffold's calls share ids [0, shared), so they are
 // stored only once. Omits empty segments.

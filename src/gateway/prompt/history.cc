@@ -126,9 +126,9 @@ History::Match History::MatchBegun(const text::Conversation& conversation, int c
   match.begun = true;
   match.first_new = message + 1;
   if (entry.continued) match.fork_cause = kForkEarlierTurn;
-  const auto& ids = entry.refs.back().segment->token_ids();
+  const std::vector<int32_t> ids = Sampled(call);
   const size_t text_ids = entry.ending.text_ids;
-  if (entry.ending.stop.empty() && text_ids == static_cast<size_t>(ids.size())) {
+  if (entry.ending.stop.empty() && text_ids == ids.size() && text_ids > 0) {
     match.parent = call;
   } else if (find_kept != nullptr) {
     const text::Message* begun = entry.begun.has_value() ? &*entry.begun : nullptr;
@@ -148,7 +148,7 @@ History::Match History::MatchKeptPrefix(const text::Conversation& conversation, 
   for (const int call : Ordered(found->second, sent, EchoedOf(echoed, message), keys.thread)) {
     if (!SameReasoningBefore(message, conversation, keys, call)) continue;
     const Entry& entry = calls_[call];
-    const auto& ids = entry.refs.back().segment->token_ids();
+    const std::vector<int32_t> ids = Sampled(call);
     const text::Message* begun = entry.begun.has_value() ? &*entry.begun : nullptr;
     KeptPrefix kept =
         find_kept(conversation, message, {std::span(ids.data(), entry.streamed_ids), entry.prefill, begun});
@@ -328,10 +328,13 @@ int History::Add(const RequestKey& asked, const std::optional<text::Message>& de
 int History::AdoptClientTurn(const ConversationKeys& asked, const Match& match) {
   const int index = static_cast<int>(calls_.size());
   Entry entry = calls_[match.kept_call];
+  size_t last = entry.first_sampled, kept = match.kept.ids;  // the segment with the last kept id, and kept ids in it
+  for (; kept > entry.refs[last].size() && last + 1 < entry.refs.size(); ++last) kept -= entry.refs[last].size();
+  entry.refs.resize(last + 1);
   SegmentRef& sampled = entry.refs.back();
-  entry.unrecorded = match.kept.ids < static_cast<size_t>(sampled.segment->token_ids_size());
+  entry.unrecorded = kept < sampled.size();
   if (entry.unrecorded) {
-    sampled = MakeSegmentRef(FirstIds(*sampled.segment, static_cast<int>(match.kept.ids)));
+    sampled = MakeSegmentRef(PartOf(*sampled.segment, 0, static_cast<int>(kept)));
     tokens_ += sampled.segment->token_ids_size();
   }
   entry.delivered = match.kept.message;

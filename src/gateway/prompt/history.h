@@ -51,6 +51,8 @@ namespace ingot::gateway {
 struct SegmentRef {
   std::string key;
   std::shared_ptr<const v1::Segment> segment;
+
+  size_t size() const { return static_cast<size_t>(segment->token_ids_size()); }  // ids
 };
 
 // A conversation's content keys. after[i] is the key for the first i messages with tools and template variables.
@@ -156,7 +158,7 @@ class History {
   struct Ending {
     std::vector<std::string> stops;  // the request's stop strings
     std::string stop;                // the stop string that ended it; empty = none
-    size_t text_ids = 0;             // ids in the last sampled segment, excluding an id that ended the turn
+    size_t text_ids = 0;             // sampled ids, excluding an id that ended the turn
   };
 
   // A call and the segments that follow its parent's path.
@@ -169,7 +171,7 @@ class History {
     std::string prefill;   // the prompt's RenderedPrompt::prefill
     // The beginning of the answer if the client wrote it. The delivered message starts with it. nullopt = none.
     std::optional<text::Message> begun = {};
-    size_t streamed_ids = 0;  // ids in the last sampled segment that may have been streamed to the client
+    size_t streamed_ids = 0;  // sampled ids that may have been streamed to the client
     // The arguments of each delivered tool call, as a client sends them back. Empty = as the model wrote them.
     std::vector<std::string> echoed_arguments = {};
     // Reasoning in the messages after the parent's delivered message. nullopt = unknown, so it is not compared.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/utf8.h"
+#include "tree/call_end.h"
 
 namespace ingot::reward {
 namespace {
@@ -39,8 +40,6 @@ std::optional<Stage> StageIn(const value& entry) {
   return stage;
 }
 
-bool Answered(const v1::Call& call) { return call.finish() != v1::FINISH_ABORTED && call.finish() != v1::FINISH_ERROR; }
-
 }  // namespace
 
 int64_t Stage::working() const {
@@ -50,7 +49,7 @@ int64_t Stage::working() const {
 absl::StatusOr<std::vector<Stage>> StagesOf(const EpisodeFacts& episode) {
   int64_t by_policy = 0, by_others = 0;
   for (const CallFacts& call : episode.calls) {
-    if (Answered(*call.record)) ++(call.policy ? by_policy : by_others);
+    if (!tree::BrokeOff(*call.record)) ++(call.policy ? by_policy : by_others);
   }
   INGOT_ASSIGN_OR_RETURN(const auto posted, episode.Fact("stages"));
   if (!posted.has_value() && by_others == 0) return std::vector<Stage>{{.main = by_policy, .sub = {}}};
