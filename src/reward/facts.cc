@@ -45,7 +45,12 @@ absl::StatusOr<int64_t> SampledTokens(const v1::EpisodeTree& tree, const v1::Cal
   return tokens;
 }
 
-absl::StatusOr<EpisodeFacts> FactsOf(const v1::EpisodeTree& tree) {
+bool IsPolicys(const v1::Call& call, const v1::Episode& episode, const std::set<std::string>& other_models) {
+  if (episode.purpose() == v1::PURPOSE_EVAL) return !other_models.contains(call.model());
+  return call.weights() == v1::WEIGHTS_FOLLOW;
+}
+
+absl::StatusOr<EpisodeFacts> FactsOf(const v1::EpisodeTree& tree, const std::set<std::string>& other_models) {
   EpisodeFacts facts;
   facts.tree = &tree;
   for (const v1::Call& call : tree.calls()) {
@@ -53,8 +58,7 @@ absl::StatusOr<EpisodeFacts> FactsOf(const v1::EpisodeTree& tree) {
     of_call.record = &call;
     INGOT_ASSIGN_OR_RETURN(of_call.sampled_tokens, SampledTokens(tree, call));
     of_call.prompt_tokens = call.context_tokens();
-    of_call.policy = call.weights() == v1::WEIGHTS_FOLLOW ||
-                     (tree.episode().purpose() == v1::PURPOSE_EVAL && call.weights() == v1::WEIGHTS_PINNED);
+    of_call.policy = IsPolicys(call, tree.episode(), other_models);
     if (of_call.policy) facts.sampled_tokens += of_call.sampled_tokens;
     facts.calls.push_back(of_call);
   }
@@ -90,14 +94,15 @@ std::optional<double> GroupFacts::Measured(const std::string& term, const std::s
 
 std::string GroupFacts::domain() const { return base::DomainOf(group->task().domain()); }
 
-absl::StatusOr<GroupFacts> FactsOf(const v1::Group& group, int64_t version, int64_t total_steps) {
+absl::StatusOr<GroupFacts> FactsOf(const v1::Group& group, int64_t version, int64_t total_steps,
+                                   const std::set<std::string>& other_models) {
   GroupFacts facts;
   facts.group = &group;
   facts.version = version;
   facts.total_steps = std::max<int64_t>(total_steps, 1);
   for (const v1::EpisodeTree& tree : group.episodes()) {
     if (tree.episode().state() != v1::EPISODE_FINISHED) continue;
-    absl::StatusOr<EpisodeFacts> episode = FactsOf(tree);
+    absl::StatusOr<EpisodeFacts> episode = FactsOf(tree, other_models);
     if (!episode.ok()) return base::Annotate(episode.status(), "episode " + tree.episode().episode_id());
     facts.episodes.push_back(*std::move(episode));
   }

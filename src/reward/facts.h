@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,8 @@ struct CallFacts {
   const v1::Call* record = nullptr;
   int64_t sampled_tokens = 0;
   int64_t prompt_tokens = 0;  // tokens of the whole prompt
-  // true = sampled by the policy in training or, in an evaluation, by the pinned version; false = sampled by another
-  // model. In an evaluation, sub-agents on a pinned version count as the policy.
+  // true = sampled by the policy in training or, in an evaluation or a collection, by the model under evaluation;
+  // false = sampled by another model, such as a sub-agent's.
   bool policy = false;
 
   const std::string& id() const { return record->call_id(); }
@@ -61,9 +62,12 @@ struct GroupFacts {
   std::string domain() const;
 };
 
-// Creates the facts with an empty history. Returns DATA_LOSS, naming the segment, if the group lacks a call's segment.
+// Creates the facts with an empty history. A training call is the policy's if it followed training. In an evaluation,
+// all weights are fixed, so a call is the policy's unless it named a model in `other_models`, which are the names that
+// do not follow training. Returns DATA_LOSS, naming the segment, if the group lacks a call's segment.
 // REQUIRES: `group` outlives the facts.
-absl::StatusOr<GroupFacts> FactsOf(const v1::Group& group, int64_t version, int64_t total_steps);
+absl::StatusOr<GroupFacts> FactsOf(const v1::Group& group, int64_t version, int64_t total_steps,
+                                   const std::set<std::string>& other_models = {});
 
 // Returns the ids that the call sampled, in order. REQUIRES: FactsOf accepted the tree.
 std::vector<int32_t> SampledIds(const v1::EpisodeTree& tree, const v1::Call& call);

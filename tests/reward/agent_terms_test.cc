@@ -66,6 +66,26 @@ TEST(Parl, CallsThatWereNotAnsweredAreNoSteps) {
   EXPECT_EQ(ValuesOf(TermOf("parl_parallel"), group), std::vector<double>{0.25});
 }
 
+// Both calls have fixed weights in an evaluation, so only the name tells them apart. A collection's model may be
+// external.
+TEST(Parl, AnEvaluationsSubAgentsAreOtherModels) {
+  v1::Group group;
+  v1::EpisodeTree& tree = Orchestrated(group, 1, 2, 3, R"([{"main": 1, "sub": [1, 2]}, {"main": 1}])");
+  tree.mutable_episode()->set_purpose(v1::PURPOSE_EVAL);
+  for (v1::Call& call : *tree.mutable_calls()) {
+    call.set_model(call.weights() == v1::WEIGHTS_PINNED ? "sub-agent" : "default");
+    call.set_weights(v1::WEIGHTS_PINNED);
+  }
+  tree.mutable_calls(0)->set_weights(v1::WEIGHTS_EXTERNAL);
+  const auto value = [&](const std::set<std::string>& other_models) {
+    const auto facts = FactsOf(group, 0, 100, other_models);
+    EXPECT_EQ(facts->episodes.at(0).policy_calls(), other_models.empty() ? 5 : 2);
+    return Judge(TermOf("parl_parallel"), *facts)->at(0);
+  };
+  EXPECT_EQ(value({"judge", "sub-agent"})->value, 0.5);
+  EXPECT_EQ(value({}).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST(CriticalSteps, TakeTheOutcomeOfEpisodesBeyondTheBudget) {
   // (1 + 5) + 1 = 7 steps.
   const char* stages = R"([{"main": 1, "sub": [3, 5]}, {"main": 1}])";

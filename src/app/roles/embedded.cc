@@ -76,8 +76,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
   INGOT_ASSIGN_OR_RETURN(std::vector<v1::Task> tasks, dataset::LoadTasks(config.task_files()));
   INGOT_ASSIGN_OR_RETURN(const reward::TermParts terms, MakeTermParts(config, clients, [&] { return model.text; }));
   INGOT_ASSIGN_OR_RETURN(parts->rewards, MakeRewards(config, clients, terms));
-  INGOT_ASSIGN_OR_RETURN(parts->eval_grades,
-                         EvalGrades::Make(config.rewards, config.scheduler.total_steps, *clients.pool, terms));
+  INGOT_ASSIGN_OR_RETURN(parts->eval_grades, EvalGrades::Make(config, *clients.pool, terms));
   INGOT_ASSIGN_OR_RETURN(parts->scheduler, MakeScheduler(config.scheduler, std::move(tasks), clients, *parts->rewards,
                                                          resume, metrics, /*leadership=*/0));
   clients.scheduler = parts->scheduler;

@@ -69,8 +69,7 @@ absl::StatusOr<int> RunTrainerRole(const RoleContext& context, trainer::Ranks* r
     INGOT_ASSIGN_OR_RETURN(parts.store, RankStoreOf(config, dir));
   }
   INGOT_ASSIGN_OR_RETURN(const reward::TermParts terms, TermPartsOf(context, clients));
-  INGOT_ASSIGN_OR_RETURN(parts.eval_grades,
-                         EvalGrades::Make(config.rewards, config.scheduler.total_steps, *clients.pool, terms));
+  INGOT_ASSIGN_OR_RETURN(parts.eval_grades, EvalGrades::Make(config, *clients.pool, terms));
   INGOT_ASSIGN_OR_RETURN(const bool goal_met,
                          RunTraining(config, dir, model, parts, context.resume, context.metrics, StopFlag()));
   return goal_met ? 0 : 1;

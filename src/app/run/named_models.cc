@@ -22,6 +22,14 @@ const gateway::ModelOptions* FindModel(const gateway::GatewayOptions& gateway, c
   return found == gateway.models.end() ? nullptr : &*found;
 }
 
+std::set<std::string> OtherModels(const gateway::GatewayOptions& gateway) {
+  std::set<std::string> names;
+  for (const gateway::ModelOptions& model : gateway.models) {
+    if (model.weights != gateway::ModelWeights::kFollow) names.insert(model.name);
+  }
+  return names;
+}
+
 bool AsksModels(const reward::RewardOptions& rewards) {
   return std::any_of(rewards.terms.begin(), rewards.terms.end(), [](const reward::TermOptions& term) {
     return term.kind == "teacher" || (term.kind == "judge" && term.Of<reward::JudgeOptions>().server.url.empty());

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <set>
-#include <utility>
 
 #include "app/training/grading.h"
 #include "scheduler/eval_board.h"
@@ -21,12 +20,13 @@ struct Mean {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<EvalGrades>> EvalGrades::Make(reward::RewardOptions options, int64_t total_steps,
-                                                             datapool::Client& pool, const reward::TermParts& parts) {
+absl::StatusOr<std::unique_ptr<EvalGrades>> EvalGrades::Make(const RunConfig& config, datapool::Client& pool,
+                                                             const reward::TermParts& parts) {
+  reward::RewardOptions options = config.rewards;
   std::erase_if(options.terms, [](const reward::TermOptions& term) { return term.kind == "teacher"; });
   if (options.outcome_alone()) return nullptr;
   INGOT_ASSIGN_OR_RETURN(reward::Rule rule, MakeRule(options, parts));
-  return std::unique_ptr<EvalGrades>(new EvalGrades(std::move(rule), pool, total_steps));
+  return std::unique_ptr<EvalGrades>(new EvalGrades(std::move(rule), pool, config));
 }
 
 absl::StatusOr<std::map<std::string, double>> EvalGrades::Of(int64_t version) const {
@@ -45,7 +45,8 @@ absl::StatusOr<std::map<std::string, double>> EvalGrades::Of(int64_t version) co
     request.set_group_id(id);
     request.set_purpose(v1::PURPOSE_EVAL);
     INGOT_ASSIGN_OR_RETURN(const v1::Group group, pool_.GetGroup(request));
-    INGOT_ASSIGN_OR_RETURN(const reward::GroupFacts facts, reward::FactsOf(group, version, total_steps_));
+    INGOT_ASSIGN_OR_RETURN(const reward::GroupFacts facts,
+                           reward::FactsOf(group, version, total_steps_, other_models_));
     const absl::StatusOr<reward::GroupGrades> grades = rule_.Apply(facts);
     if (absl::IsDeadlineExceeded(grades.status())) {  // no retries here
       ungraded += static_cast<double>(facts.episodes.size());

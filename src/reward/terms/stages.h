@@ -4,8 +4,8 @@
 //
 //   [{"main": 1}, {"main": 1, "sub": [3, 5]}, {"main": 1}]
 //
-// Sub-agents run on pinned versions, so the term can check these numbers against the record. Their sums must equal the
-// numbers of answered policy calls and answered calls to other models in the record.
+// Sub-agents call another model of gateway.models, so the term can check these numbers against the gateway's record.
+// Their sums must equal the numbers of answered policy calls and answered calls to other models (CallFacts.policy).
 #pragma once
 
 #include <cstdint>

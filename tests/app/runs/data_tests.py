@@ -5,6 +5,7 @@ collect   `ingot collect`, and what reads its pool: tasks rate, tasks filter, re
 cases     the filter of test cases on the shipped example
 tables    `ingot tasks import` of tables
 examples  examples/judge and examples/long2short, in a few steps
+orchestrated  a collection whose sub-agents are another model: its stages are compared with the gateway's count
 graded_eval  the terms of a run beside the outcome of its evaluations
 recall    export by the recall of episodes
 retrain   `ingot retrain` repeats a run from its pool to the bit, and trains on it at another rate
@@ -342,6 +343,34 @@ def case_vendor(ingot):
     check(code == 2 and "whose server takes ids" in output, output)
 
 
+def case_orchestrated(ingot):
+    """In a collection, every model is pinned. The names of gateway.models tell the sub-agents' calls from the policy's."""
+    folder = pathlib.Path(ingot.folder)
+    look = {"tool_calls": [{"name": "lookup", "arguments": {"key": "k"}}]}
+    script = [{"tool_calls": [{"name": "assign_task", "arguments": {"agent": "a", "task": "k"}}]}, look, {"content": "kc"}, {"content": "kc"}]
+    tool = {"type": "function", "function": {"name": "lookup", "parameters": {"type": "object", "properties": {"key": {"type": "string"}}}}}
+    task = {"task_id": "t", "prompt": "do k", "tools": [tool], "tables": {"lookup": {"k": "kc"}}, "answer": "kc"}
+    (folder / "script.jsonl").write_text("".join(json.dumps(line) + "\n" for line in script), encoding="utf-8")
+    (folder / "tasks.jsonl").write_text(json.dumps(task) + "\n", encoding="utf-8")
+    team = '{"prompt": ${json:task.prompt}, "answer": ${json:task.answer}, "create_on_assign": true, ' \
+           '"sub_agent": {"tools": ${task.tools}, "tables": ${task.tables}}}'
+    recipe = {"name": "team", "command": ["/usr/bin/python3", "-I", "-S", "${cwd}/examples/agents/orchestrator.py", "task.json"],
+              "files": {"task.json": team}, "timeout_s": 60, "verifier": {"kind": "agent_posted"}}
+    settings = {**SMALL, "run.name": "team", "gateway.max_new_tokens": 200, "data.tasks": folder / "tasks.jsonl", "data.sft": "", "sft.max_steps": 0,
+                "gateway.models": "[{name: sub-agent, weights: pinned, version: 0}]", "agents.recipes": json.dumps([recipe])}
+    output = command(ingot, "collect", ingot.config, "--script", folder / "script.jsonl", "--samples", 1, *sets(folder, settings))
+    check("1 episodes, 0 failed, mean outcome 1.0" in output, output)
+    for budget, value in ((4, 0), (3, -1)):  # (1 + 2) + 1 steps
+        terms = f"rewards.terms=[{{kind: parl_finish}}, {{kind: critical_steps, critical_steps: {{budget: {budget}}}}}]"
+        regraded = json.loads(command(ingot, "regrade", folder / "team", "--json", "--set", terms))
+        check(regraded["episodes_ungraded"] == 0 and regraded["terms"] == {"parl_finish": 1, "critical_steps": value}, regraded)
+    other = command(ingot, "regrade", folder / "team", "--set", "rewards.terms=[{kind: parl_finish}]", "--set", "gateway.models=[]")
+    check("1 episodes could not be scored" in other and "4 answered calls of the policy and 0 of other models" in other, other)
+    command(ingot, "export", folder / "team", folder / "team.jsonl")
+    check(sum(message.get("weight", 1) for row in lines(folder / "team.jsonl") for message in row["messages"] if message["role"] == "assistant") == 2,
+          "only the orchestrator's turns are learnt")
+
+
 def case_graded_eval(ingot):
     """The terms of a run are applied to its evaluations too, beside the outcome."""
     tasks = pathlib.Path(ingot.folder) / "held_out.jsonl"
@@ -557,5 +586,5 @@ def case_distil(ingot):
 
 
 if __name__ == "__main__":
-    main(case_collect, case_cases, case_tables, case_examples, case_graded_eval, case_recall, case_choose, case_vendor, case_pinned_teacher,
+    main(case_collect, case_cases, case_tables, case_examples, case_orchestrated, case_graded_eval, case_recall, case_choose, case_vendor, case_pinned_teacher,
          case_judge, case_distil, case_retrain)

@@ -314,11 +314,13 @@ struct Work {
   std::map<int64_t, JournalledGroup> groups;
   std::vector<int64_t> order;  // `groups` in the order they were judged
   int64_t total_steps = 0;     // the run's
+  std::set<std::string> other_models;
 };
 
 absl::StatusOr<Work> WorkOf(const StoredRun& run) {
   Work work;
   work.total_steps = run.config().scheduler.total_steps;
+  work.other_models = OtherModels(run.config().gateway);
   INGOT_ASSIGN_OR_RETURN(Journal journal, ReadJournal(*run.pool));
   if (journal.groups.empty()) {  // a collection, where nothing was trained
     INGOT_ASSIGN_OR_RETURN(StoredGroupIds stored, ListGroups(*run.pool));
@@ -352,7 +354,8 @@ absl::StatusOr<RegradeResult> RegradeGroups(datapool::Client& pool, const reward
       continue;
     }
     const JournalledGroup& of = work.groups.at(id);
-    INGOT_ASSIGN_OR_RETURN(reward::GroupFacts facts, reward::FactsOf(*group, of.admitted_version, work.total_steps));
+    INGOT_ASSIGN_OR_RETURN(reward::GroupFacts facts,
+                           reward::FactsOf(*group, of.admitted_version, work.total_steps, work.other_models));
     facts.history = reward::MeasuresOf(*group, rule.key()).value_or(history.Of(group->task().task_id()));
     absl::StatusOr<reward::GroupGrades> grades = rule.Apply(facts);
     if (absl::IsDeadlineExceeded(grades.status())) {  // no retries here

@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "app/record/stored_groups.h"
 #include "app/record/stored_run.h"
+#include "app/run/named_models.h"
 #include "app/run/process.h"
 #include "app/terminal/progress.h"
 #include "base/json.h"
@@ -42,9 +43,9 @@ struct Counts {
 class Exporter {
  public:
   Exporter(const ExportArgs& args, const gateway::GatewayOptions& gateway)
-      : args_(args), recall_({.high = args.recall_high, .zero_share = args.zero_share}) {
-    for (const gateway::ModelOptions& model : gateway.models) other_models_.insert(model.name);
-  }
+      : args_(args),
+        other_models_(OtherModels(gateway)),
+        recall_({.high = args.recall_high, .zero_share = args.zero_share}) {}
 
   absl::Status Open() {
     out_.open(args_.out, std::ios::binary | std::ios::trunc);
@@ -118,7 +119,6 @@ class Exporter {
   }
 
   // A training run trains on the policy's turns. A collection trains on the turns of the model that was collected from.
-  // Names in the configuration's list are other models, such as sub-agents.
   bool IsLearnt(const v1::Episode& episode, const v1::Call& call) const {
     if (episode.purpose() == v1::PURPOSE_TRAIN) return call.weights() == v1::WEIGHTS_FOLLOW;
     return !other_models_.contains(call.model());
@@ -195,7 +195,7 @@ class Exporter {
   }
 
   const ExportArgs& args_;
-  std::set<std::string> other_models_;  // names in gateway.models
+  const std::set<std::string> other_models_;
   std::shared_ptr<const text::Tokenizer> tokenizer_;
   std::ofstream out_;
   dataset::RecallChoice recall_;
