@@ -26,10 +26,8 @@ thread-safety-plain() { python3 scripts/thread_safety.py build/release "$jobs" p
 
 thread-safety() { python3 scripts/thread_safety.py build/release "$jobs" all; }
 
-# KNOWN FAULT: under ThreadSanitizer, ResumedCall.TakesTheNextEnginesIdsWhereTheyDiffer has waited forever. Until its cause is
-# found, these tests are left out here; `make test` runs them.
 under_tsan() {
-  GTEST_FILTER="-ResumedCall.*" TSAN_OPTIONS="halt_on_error=1 second_deadlock_stack=1 suppressions=$PWD/tests/tsan_suppressions.txt" ctest --test-dir build/tsan --output-on-failure -LE slow -j"$jobs" "$@"
+  TSAN_OPTIONS="halt_on_error=1 second_deadlock_stack=1 suppressions=$PWD/tests/tsan_suppressions.txt" ctest --test-dir build/tsan --output-on-failure -LE slow -j"$jobs" "$@"
 }
 
 tsan-core() {
