@@ -4,7 +4,6 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#include <chrono>
 #include <utility>
 
 #include "base/fd.h"
@@ -22,7 +21,6 @@ using base::Fd;
 namespace json = base::json;
 
 constexpr char kKey[] = "trainer.custom.function";
-constexpr std::chrono::seconds kTimeout{120};  // an import of torch takes seconds, and more on a loaded machine
 constexpr size_t kLongestAnswer = 8 << 20;
 constexpr size_t kLongestError = 4096;  // bytes of a stack trace
 
@@ -58,7 +56,7 @@ sandbox::Command CommandOf(const trainer::CustomLossOptions& custom, const std::
   return command;
 }
 
-absl::StatusOr<Finished> Run(const sandbox::Command& command) {
+absl::StatusOr<Finished> Run(const sandbox::Command& command, std::chrono::milliseconds timeout) {
   const Fd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
   const Fd out = MemoryFile("loss trace"), err = MemoryFile("loss trace errors");
   if (!null.valid() || !out.valid() || !err.valid()) return absl::UnavailableError("cannot open a file in memory");
@@ -69,7 +67,7 @@ absl::StatusOr<Finished> Run(const sandbox::Command& command) {
                                                    "; name an interpreter that has torch with the key `python`"));
   }
   Finished finished;
-  INGOT_ASSIGN_OR_RETURN(finished.status, sandbox::AwaitChild(*pid, command.argv[0], kTimeout));
+  INGOT_ASSIGN_OR_RETURN(finished.status, sandbox::AwaitChild(*pid, command.argv[0], timeout));
   finished.out = TailOf(out, kLongestAnswer);
   finished.err = TailOf(err, kLongestError);
   return finished;
@@ -94,10 +92,11 @@ absl::StatusOr<std::string> GraphIn(const Finished& finished, const std::string&
 
 }  // namespace
 
-absl::StatusOr<std::string> TraceLoss(const trainer::CustomLossOptions& custom, const std::string& python) {
+absl::StatusOr<std::string> TraceLoss(const trainer::CustomLossOptions& custom, const std::string& python,
+                                      std::chrono::milliseconds timeout) {
   const std::string interpreter = python.empty() ? reward::UserPython() : python;
   const auto graph = [&]() -> absl::StatusOr<std::string> {
-    INGOT_ASSIGN_OR_RETURN(const Finished finished, Run(CommandOf(custom, interpreter)));
+    INGOT_ASSIGN_OR_RETURN(const Finished finished, Run(CommandOf(custom, interpreter), timeout));
     return GraphIn(finished, interpreter);
   }();
   return graph.ok() ? graph : base::Annotate(graph.status(), absl::StrCat(kKey, " ", custom.function));

@@ -6,6 +6,7 @@
 // no Python.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <string_view>
 
@@ -17,10 +18,14 @@ namespace ingot::app {
 // Source code of the program that the interpreter runs (trace_loss.py).
 extern const std::string_view kTraceLossText;
 
-// Returns the graph as JSON. `python` is the interpreter; empty = reward::UserPython. Blocks for up to two minutes.
+// An import of torch takes seconds, and more on a loaded machine.
+constexpr std::chrono::seconds kTraceTimeout{120};
+
+// Returns the graph as JSON. `python` is the interpreter; empty = reward::UserPython. Blocks for at most `timeout`.
 // Errors start with the key: INVALID_ARGUMENT if the interpreter does not start or has no torch, the function cannot be
 // loaded or raises an exception (with its stack trace), uses an operation outside the list or a tensor's value (with the
-// file and line), or does not return [T]; DEADLINE_EXCEEDED after two minutes.
-absl::StatusOr<std::string> TraceLoss(const trainer::CustomLossOptions& custom, const std::string& python);
+// file and line), or returns something else than [T]; DEADLINE_EXCEEDED after `timeout`.
+absl::StatusOr<std::string> TraceLoss(const trainer::CustomLossOptions& custom, const std::string& python,
+                                      std::chrono::milliseconds timeout = kTraceTimeout);
 
 }  // namespace ingot::app

@@ -79,6 +79,10 @@ def refuse_value(self, *_, **__):
                 "before there are values: use torch.where for a choice that depends on values")
 
 
+def refuse_question(*_):
+    raise Fault(f"{user_line()}: the loss asks whether a tensor has a gradient, which the trace cannot know: write one formula for both cases")
+
+
 def refuse_assignment(*_):
     raise Fault(f"{user_line()}: the loss assigns to a tensor's data: assign its result to a name instead")
 
@@ -113,6 +117,7 @@ class Graph:
                 return graph.apply(func, args, kwargs or {})
 
             data = property(lambda self: self.detach(), refuse_assignment)
+            requires_grad = is_leaf = grad = grad_fn = property(refuse_question, refuse_assignment)
 
             def __repr__(self):
                 return f"<tensor of shape {list(self.shape)}, without values>"

@@ -169,6 +169,7 @@ FAULTS = {
     "single": ("def loss(logprobs):\n    return -logprobs / logprobs.std() if logprobs.numel() > 1 else -logprobs\n", "single.py:2: two traces of the loss differ"),
     "long": ("def loss(logprobs):\n    return -logprobs if len(logprobs) < 1000 else -logprobs * 2\n", "long.py:2: two traces of the loss differ"),
     "data": ("def loss(logprobs):\n    x = logprobs.clone()\n    x.data = logprobs * 3\n    return -x\n", "data.py:3: the loss assigns to a tensor's data"),
+    "asks": ("def loss(logprobs):\n    return -logprobs if logprobs.requires_grad else logprobs\n", "asks.py:2: the loss asks whether a tensor has a gradient"),
     "chatty": ("def loss(logprobs):\n    while True:\n        print('x' * 65536)\n", "File too large"),
     "endless": ("def loss(logprobs):\n    x = logprobs\n    while True:\n        x = x * 2\n", "endless.py:4: the loss has more than 10000 operations"),
     "vector": ("import torch\nTABLE = torch.tensor([1.0, 2.0])\ndef loss(logprobs):\n    return -logprobs * TABLE.sum() * (TABLE * logprobs.mean()).sum()\n",
