@@ -8,6 +8,7 @@
 
 #include "base/rng.h"
 #include "rollout/fake_model.h"
+#include "rollout/mixed_drafter.h"
 
 namespace ingot::rollout {
 namespace {
@@ -40,10 +41,10 @@ EngineOptions Options(int32_t blocks = 64, int32_t batch_tokens = 64) {
 // A core with its model. It collects the emissions of each request.
 class World {
  public:
-  explicit World(const EngineOptions& options)
+  explicit World(const EngineOptions& options, std::vector<std::unique_ptr<Drafter>> drafters = {})
       : runner(kVocab, options.context_length, options.kv_cache_tokens, options.kv_block_tokens),
         options(options),
-        core(options, &runner, &clock) {}
+        core(options, &runner, &clock, std::move(drafters)) {}
 
   std::shared_ptr<const WeightVersion> Version(int64_t number, uint64_t weights) {
     auto version = std::make_shared<WeightVersion>();
@@ -69,6 +70,7 @@ class World {
     sequence->order = id;
     sequence->deadline = deadline;
     sequence->arrived = clock.Now();
+    if (change) change(*sequence);
     sequence->gate = std::make_shared<ChunkGate>([this, id](absl::StatusOr<v1::GenerateChunk> chunk) {
       Result& result = results[id];
       EXPECT_FALSE(result.ended) << "a chunk after the last";
@@ -133,6 +135,7 @@ class World {
   FakeRunner runner;
   base::ManualClock clock;
   nanoseconds deadline = nanoseconds::max();
+  std::function<void(Sequence&)> change;  // of the sequences to add; null = none
   const EngineOptions options;
   EngineCore core;
   uint64_t salts = 0;
@@ -539,6 +542,141 @@ TEST(EngineCoreTest, RandomLoadWithCancelsAndSwapsKeepsEveryLaw) {
       }
     }
   }
+}
+
+// ---- Drafts and swaps
+
+// A drafter that knows what a run without drafts samples under the first version.
+std::vector<std::unique_ptr<Drafter>> Guesses(const MixedDrafter::Answers& answers, uint64_t seed) {
+  std::vector<std::unique_ptr<Drafter>> drafters;
+  drafters.push_back(std::make_unique<MixedDrafter>(answers, static_cast<int32_t>(kVocab), seed));
+  return drafters;
+}
+
+// Runs one request. After the first step that gives it `swap_at` tokens or more, version 2 replaces version 1. Returns
+// the number of tokens at the swap.
+size_t RunWithSwap(World& world, const std::vector<int32_t>& prompt, size_t swap_at) {
+  world.SetVersion(1);
+  const int id = world.Add(prompt, 40);
+  while (world.results[id].ids.size() < swap_at) world.Step();
+  const size_t swapped = world.results[id].ids.size();
+  world.SetVersion(2);
+  world.Drain();
+  return swapped;
+}
+
+// A swap between two passes of verified drafts: the ids, log-probs, and versions are those of a run without drafts that
+// swaps after the same token.
+TEST(EngineCoreTest, ASwapInTheMiddleOfDraftsIsRecordedAsWithoutDrafts) {
+  int in_bundles = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    const std::vector<int32_t> prompt = Prompt(seed, 3 + seed % 20);
+    EngineOptions options = Options();
+    options.speculation.min_gain = -1;
+    EngineOptions plain = options;
+    plain.speculation.drafters = {};
+    MixedDrafter::Answers answers;
+    {
+      World first(plain);
+      first.SetVersion(1);
+      first.Add(prompt, 40);
+      first.Drain();
+      answers[900] = first.results[0].ids;
+    }
+    World drafted(options, Guesses(answers, seed));
+    const size_t swapped = RunWithSwap(drafted, prompt, 1 + seed % 30);
+    World undrafted(plain);
+    ASSERT_EQ(RunWithSwap(undrafted, prompt, swapped), swapped);
+    ASSERT_EQ(drafted.results[0].ids, undrafted.results[0].ids) << seed;
+    ASSERT_EQ(drafted.results[0].logprobs, undrafted.results[0].logprobs) << seed;
+    const auto tokens_of = [](const Result& result) {
+      std::vector<std::pair<int64_t, bool>> versions;
+      for (const v1::VersionRun& run : result.versions) {
+        versions.insert(versions.end(), static_cast<size_t>(run.count()), {run.version(), run.kv_mixed()});
+      }
+      return versions;
+    };
+    ASSERT_EQ(tokens_of(drafted.results[0]), tokens_of(undrafted.results[0])) << seed;
+    for (size_t i = 0; i < 40; ++i) ASSERT_EQ(tokens_of(drafted.results[0])[i].first, i < swapped ? 1 : 2) << i;
+    // The entry of the last id before the swap was computed by the new version.
+    const auto computed_by = [&](size_t i) { return i + 1 < prompt.size() + swapped ? 1001u : 1002u; };
+    drafted.ExpectEqualsReference(0, computed_by, [&](size_t n) { return n < swapped ? 1001u : 1002u; });
+    in_bundles += swapped > 1 + seed % 30 ? 1 : 0;
+    EXPECT_EQ(drafted.core.blocks().held(), 0);
+  }
+  EXPECT_GT(in_bundles, 10) << "swaps after a pass that sampled several ids";
+}
+
+// ---- Slices (tests/rollout/slices_test.cc has those of whole engines)
+
+TEST(EngineCoreTest, ASliceEndsSecondsAfterItsFirstToken) {
+  EngineOptions options = Options(64, /*batch_tokens=*/8);
+  options.slice_seconds = 2;
+  World world(options);
+  world.SetVersion(1);
+  world.change = [](Sequence& sequence) { sequence.may_pause = true; };
+  const int pauses = world.Add(Prompt(1, 30), 40);  // four steps of prefill, which do not count
+  world.change = nullptr;
+  const int whole = world.Add(Prompt(2, 30), 40);
+  while (!world.results[pauses].ended) {
+    world.Step();
+    world.clock.Advance(milliseconds(500));
+  }
+  EXPECT_EQ(world.results[pauses].finish, v1::FINISH_PAUSED);
+  EXPECT_EQ(world.results[pauses].ids.size(), 5u) << "at 0, 0.5, 1, 1.5, and 2 s";
+  world.Drain();
+  EXPECT_EQ(world.results[whole].finish, v1::FINISH_LENGTH) << "its client did not ask for slices";
+  EXPECT_EQ(world.core.stats().paused_requests, 1);
+  world.ExpectEqualsReference(pauses, 1);
+  world.ExpectEqualsReference(whole, 1);
+}
+
+TEST(EngineCoreTest, APausedRequestWaitsForANewerVersionWhileOthersRun) {
+  World world(Options());
+  world.SetVersion(1);
+  world.change = [&](Sequence& sequence) {
+    sequence.newer_than = 1;
+    sequence.hold_until = world.clock.Now() + std::chrono::seconds(10);
+  };
+  const int held = world.Add(Prompt(1, 9), 3);
+  EXPECT_FALSE(world.core.CanStep());
+  world.change = nullptr;
+  const int other = world.Add(Prompt(1, 9), 5);
+  world.Drain();
+  EXPECT_EQ(world.results[other].finish, v1::FINISH_LENGTH);
+  EXPECT_TRUE(world.results[held].ids.empty());
+  world.SetVersion(2);
+  world.Drain();
+  world.ExpectEqualsReference(held, 2);
+  EXPECT_EQ(world.results[held].ids.size(), 3u);
+}
+
+TEST(EngineCoreTest, APausedRequestWaitsNoLongerThanItsLimit) {
+  World world(Options());
+  world.SetVersion(1);
+  world.change = [&](Sequence& sequence) {
+    sequence.newer_than = 1;
+    sequence.hold_until = world.clock.Now() + std::chrono::seconds(10);
+  };
+  const int waits = world.Add(Prompt(1, 9), 3), gone = world.Add(Prompt(2, 9), 3);
+  const int pinned = world.Add(Prompt(3, 9), 3, 1, world.newest);
+  world.deadline = world.clock.Now() + std::chrono::seconds(4);
+  const int late = world.Add(Prompt(4, 9), 3);
+  world.Drain();
+  world.ExpectEqualsReference(pinned, 1);
+  EXPECT_EQ(world.results[pinned].ids.size(), 3u);
+  world.gates[gone]->Close();
+  world.Step();
+  EXPECT_EQ(world.core.waiting(), 2) << "a client that goes away does not wait";
+  world.clock.Advance(std::chrono::seconds(5));
+  world.Step();
+  EXPECT_EQ(world.results[late].error.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(world.results[late].error.message()), testing::HasSubstr("waited for a newer version"));
+  EXPECT_TRUE(world.results[waits].ids.empty());
+  world.clock.Advance(std::chrono::seconds(5));
+  world.Drain();
+  world.ExpectEqualsReference(waits, 1);
+  EXPECT_EQ(world.results[waits].ids.size(), 3u);
 }
 
 }  // namespace
