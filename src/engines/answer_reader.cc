@@ -66,6 +66,7 @@ absl::StatusOr<v1::GenerateChunk> AnswerReader::Take(const AnswerEvent& event, i
     v1::VersionRun& run = *chunk.add_versions();
     run.set_version(live_version);
     run.set_count(chunk.token_ids_size());
+    arrived_at_.resize(ids_.size(), live_version);
   }
   if (event.finish != ServerFinish::kNone) INGOT_RETURN_IF_ERROR(Finish(event, rules, version_of, chunk));
   return chunk;
@@ -148,6 +149,8 @@ absl::Status AnswerReader::AddVersions(const AnswerEvent& event, const VersionRu
                                                  rules.pinned >= 0 ? "version " : "at least version ",
                                                  rules.pinned >= 0 ? rules.pinned : rules.at_least));
     }
+    const auto begin = arrived_at_.begin() + span.begin;
+    corrected_ = corrected_ || std::any_of(begin, begin + count, [&](int64_t at) { return at != *version; });
     v1::VersionRun& run = *chunk.add_answer_versions();
     run.set_version(*version);
     run.set_count(static_cast<int32_t>(count));

@@ -50,6 +50,8 @@ class AnswerReader {
   bool saw_foreign_label() const { return foreign_label_; }
   int64_t size() const { return static_cast<int64_t>(ids_.size()); }
   int64_t dropped() const { return dropped_; }  // ids after the end
+  // Returns whether the versions of the whole answer differ from the provisional ones.
+  bool corrected() const { return corrected_; }
 
  private:
   absl::Status TakeId(const AnswerEvent& event, size_t index, v1::GenerateChunk& chunk);
@@ -68,7 +70,9 @@ class AnswerReader {
   std::vector<int32_t> ids_;
   v1::FinishReason finish_ = v1::FINISH_UNSPECIFIED;  // by Ingot's rules
   std::string stop_string_;
+  std::vector<int64_t> arrived_at_;  // the provisional version of each id
   bool foreign_label_ = false;
+  bool corrected_ = false;
   int64_t dropped_ = 0;
 };
 

@@ -108,13 +108,17 @@ absl::StatusOr<std::string> ExchangeFolder::WriteAs(const std::string& name,
   return written.ok() ? FolderError(dir, error) : written;
 }
 
+void ExchangeFolder::Remove(const std::string& model_dir) {
+  std::error_code error;
+  fs::remove_all(model_dir, error);
+  if (error) INGOT_LOG(warn, "cannot remove old weights: {}: {}", model_dir, error.message());
+}
+
 void ExchangeFolder::KeepOnly(const std::string& newest, const std::string& previous) {
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(dir_, error)) {
-    if (entry.path() == newest || entry.path() == previous || entry.path().filename() == kStart) continue;
-    std::error_code fault;
-    fs::remove_all(entry.path(), fault);
-    if (fault) INGOT_LOG(warn, "cannot remove old weights: {}: {}", entry.path().string(), fault.message());
+    const bool kept = entry.path() == newest || entry.path() == previous || entry.path().filename() == kStart;
+    if (!kept) Remove(entry.path().string());
   }
 }
 

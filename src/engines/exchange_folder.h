@@ -38,6 +38,7 @@ class ExchangeFolder {
   absl::StatusOr<std::string> Write(const std::shared_ptr<const weights::Snapshot>& snapshot);
   // Returns the model folder that a server starts with. It is written once, and KeepOnly does not remove it.
   absl::StatusOr<std::string> WriteStart(const std::shared_ptr<const weights::Snapshot>& snapshot);
+  void Remove(const std::string& model_dir);
   // Removes all versions but these two.
   void KeepOnly(const std::string& newest, const std::string& previous);
 

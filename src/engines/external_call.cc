@@ -62,6 +62,7 @@ void ExternalCall::Reject(const absl::Status& why) {
 
 bool ExternalCall::OnBytes(std::string_view bytes) {
   if (done_ || gate_->closed() || !failed().ok()) return false;
+  if (kept_.has_value()) return true;  // only the end of the stream follows
   if (status_ != 200 || request_.score_ids() > 0) {
     if (body_.size() + bytes.size() > kMostBody) return false;
     body_ += bytes;
@@ -79,6 +80,18 @@ absl::Status ExternalCall::OnEvent(std::string_view data) {
 }
 
 absl::Status ExternalCall::TakeEvent(const AnswerEvent& event) {
+  if (event.finish == ServerFinish::kNone || !engine_.verifying()) return Deliver(event);
+  kept_ = event;
+  return absl::OkStatus();
+}
+
+void ExternalCall::Settle() {
+  if (done_ || !kept_.has_value() || (engine_.verifying() && failed().ok())) return;
+  const AnswerEvent last = *std::exchange(kept_, std::nullopt);
+  if (const absl::Status taken = Deliver(last); !taken.ok()) Deliver(taken, /*last=*/true);
+}
+
+absl::Status ExternalCall::Deliver(const AnswerEvent& event) {
   const int64_t before = reader_.size();
   INGOT_ASSIGN_OR_RETURN(v1::GenerateChunk chunk,
                          reader_.Take(event, engine_.live_version(), rules_, engine_.version_of));
@@ -99,9 +112,9 @@ absl::Status ExternalCall::TakeEvent(const AnswerEvent& event) {
 }
 
 void ExternalCall::OnEnd(absl::StatusOr<http::Answer> answer) {
-  if (done_) return;
+  if (done_ || (kept_.has_value() && failed().ok())) return;
   const absl::Status end = EndOf(answer);
-  if (!done_) Deliver(end, /*last=*/true);
+  if (!done_ && (!kept_.has_value() || !end.ok())) Deliver(end, /*last=*/true);
 }
 
 absl::Status ExternalCall::EndOf(const absl::StatusOr<http::Answer>& answer) {
@@ -119,7 +132,7 @@ absl::Status ExternalCall::EndOf(const absl::StatusOr<http::Answer>& answer) {
   }
   INGOT_ASSIGN_OR_RETURN(const AnswerEvent scores, engine_.api.ReadScores(request_, body_));
   INGOT_RETURN_IF_ERROR(TakeEvent(scores));
-  return done_ ? absl::OkStatus() : absl::UnavailableError("the server did not return all scores");
+  return done_ || kept_.has_value() ? absl::OkStatus() : absl::UnavailableError("the server did not finish the scores");
 }
 
 void ExternalCall::Deliver(absl::StatusOr<v1::GenerateChunk> chunk, bool last) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/clock.h"
@@ -28,6 +29,8 @@ class ExternalCall : public std::enable_shared_from_this<ExternalCall> {
     const base::Clock& clock;
     std::function<int64_t()> live_version;
     AnswerReader::VersionOf version_of;
+    // Returns whether the server runs weights that are being verified. Answers that end meanwhile are kept until Settle.
+    std::function<bool()> verifying;
     std::function<void(const std::string& server_request_id)> abort;  // ends the request at the server
     std::function<void(int64_t tokens)> on_tokens;
     // Called once, before the caller receives the last chunk or the error.
@@ -48,16 +51,21 @@ class ExternalCall : public std::enable_shared_from_this<ExternalCall> {
   // Makes later events fail with this error. The caller then closes the stream, which delivers the error. Returns the
   // stream's id; 0 = not sent.
   uint64_t Fail(absl::Status why) ABSL_LOCKS_EXCLUDED(mu_);
+  // Delivers the end of an answer that waited for a verification. Called on the streams' thread.
+  void Settle();
   // Ends a call that was not sent.
   void Reject(const absl::Status& why);
 
   void set_stream(uint64_t id) { stream_ = id; }
   uint64_t stream() const { return stream_; }
+  // For Engine::on_end.
+  const AnswerReader& answer() const { return reader_; }
 
  private:
   bool OnBytes(std::string_view bytes) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status OnEvent(std::string_view data);
   absl::Status TakeEvent(const AnswerEvent& event);
+  absl::Status Deliver(const AnswerEvent& event);
   void OnEnd(absl::StatusOr<http::Answer> answer);
   absl::Status EndOf(const absl::StatusOr<http::Answer>& answer);
   void Deliver(absl::StatusOr<v1::GenerateChunk> chunk, bool last);
@@ -75,10 +83,11 @@ class ExternalCall : public std::enable_shared_from_this<ExternalCall> {
   std::string key_;
   EventStream events_;
   v1::CallTimes times_;
-  int status_ = 0;           // HTTP status; 0 = no head yet
-  std::string body_;         // of a response that is not a stream
-  bool abort_sent_ = false;  // a rule ended the answer
-  bool done_ = false;        // the last chunk or the error was delivered
+  int status_ = 0;                   // HTTP status; 0 = no head yet
+  std::string body_;                 // of a response that is not a stream
+  bool abort_sent_ = false;          // a rule ended the answer
+  bool done_ = false;                // the last chunk or the error was delivered
+  std::optional<AnswerEvent> kept_;  // the last event, while the weights are being verified
 
   mutable base::Mutex mu_;
   absl::Status fail_ ABSL_GUARDED_BY(mu_);

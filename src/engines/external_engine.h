@@ -2,16 +2,23 @@
 // through the server's HTTP API, and sends new weights to the server (as a Sink) through a folder in memory.
 //
 //   Generate --> waits for weights --> http::Streams --> server --> chunks, with provisional versions until the last one
-//   Update, Share --> decode, verify --> ExchangeFolder --> pause, load, label, resume (on the caller's thread)
+//   Update, Share --> decode --> ExchangeFolder --> pause, load, label, resume, verify (on the caller's thread)
 //   keeper thread --> starts the server, checks its health and label, loads the weights again after a restart
+//   deadlines thread --> ends requests that waited too long for weights
 //
 // These rules prevent wrong tokens from being recorded:
 //   1. Between `pause` and the end of `load`, no request is sent, and the server does not sample.
 //   2. If a load fails, the server stays paused. All its requests end with UNAVAILABLE, and it gets a full copy before it
 //      is resumed.
-//   3. Each token's version comes from the server's label (AnswerReader). A label that Ingot did not set ends the call
-//      with UNAVAILABLE, and the weights are reloaded.
-//   4. The server has the newest accepted weights. After the server restarts, they are loaded before its first request.
+//   3. The version of each token is the one that the server's label names (AnswerReader). A label that Ingot did not give
+//      ends the call with UNAVAILABLE, and the weights are loaded again.
+//   4. The weights in the server are the newest accepted ones. After a restart of the server, they are loaded before its
+//      first request.
+//   5. After each load, the server's log-probs are compared with Ingot's (WeightVerifier). Until then, no request is
+//      sent, and answers that end are kept back. If they differ, they end with UNAVAILABLE.
+//
+// A version that the server does not take at several attempts, or whose log-probs stay wrong, is a fault(): the engine
+// ends all requests and serves no more.
 //
 // Versions are not retained: the response to an update with `retain` reports this, and an update with Place::kBeside
 // fails. A pinned version is served only while it is live. Thread safe. Generate and Status never block.
@@ -36,6 +43,7 @@
 #include "engines/external_options.h"
 #include "engines/server_control.h"
 #include "engines/server_process.h"
+#include "engines/weight_verifier.h"
 #include "http/streams.h"
 #include "rollout/served_engine.h"
 #include "text/tokenizer/tokenizer.h"
@@ -52,6 +60,8 @@ class ExternalEngine final : public rollout::ServedEngine {
     std::unique_ptr<ExchangeFolder> exchange;
     // The initial weights of a server that `command` starts. Requests never use them.
     std::shared_ptr<const weights::Snapshot> start_model;
+    // Scores with Ingot's model. Null = loads are not verified, whatever rollout.external.verify says.
+    std::unique_ptr<WeightReference> reference;
     std::map<std::string, std::string> command_words;  // more values for ServerProcess; the engine adds `model`
     std::string key;                                   // the server's bearer token; empty = none
     std::string log_path;                              // the log of a server that `command` starts
@@ -107,6 +117,18 @@ class ExternalEngine final : public rollout::ServedEngine {
     std::string label;
     int64_t loaded_unix_ns = 0;
   };
+  // A version in the exchange folder.
+  struct Written {
+    std::shared_ptr<const weights::Snapshot> snapshot;  // null = none
+    std::string dir, label;
+    std::vector<PromptScores> scores;  // that the server must report; empty = it is not verified
+    double write_ms = 0;
+  };
+  struct FailedLoads {
+    int64_t version = -1;
+    int count = 0;
+    std::chrono::nanoseconds since{0};
+  };
   // A version that a sender wants to make live.
   struct Wanted {
     const v1::Manifest& target;
@@ -135,24 +157,34 @@ class ExternalEngine final : public rollout::ServedEngine {
   void CountTokens(int64_t tokens);
   void Cancel(const std::shared_ptr<ExternalCall>& call);
   void EndAll(const absl::Status& why);
+  void SettleAll();  // after a verification, or if the calls fail
   void AbortAtServer(const std::string& server_request_id);
 
   // --- weights ---
   absl::Status AwaitReady(const std::function<bool()>& cancelled);
   absl::StatusOr<v1::UpdateWeightsResponse> TakeUpdate(const Wanted& wanted);
   bool IsLive(const v1::Manifest& target) const;
-  absl::Status Install(const std::shared_ptr<const weights::Snapshot>& snapshot, const std::string& dir,
-                       const std::function<bool()>& cancelled, v1::SwapTimes& times)
+  // Writes the version for the server, and scores what it must report.
+  absl::StatusOr<Written> Write(std::shared_ptr<const weights::Snapshot> snapshot)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  absl::Status Install(const Written& version, const std::function<bool()>& cancelled, v1::SwapTimes& times)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   absl::Status PauseServer(const std::function<bool()>& cancelled) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
-  absl::Status LoadWithRetries(const std::string& dir, const std::string& label)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
-  // Ends all requests. The server has no version until the next load.
+  std::chrono::milliseconds PauseTimeout(SwapMode mode) const;
+  // The trial load after each start of a server. Leaves it paused.
+  absl::Status TryLoading(const Written& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  absl::Status LoadWithRetries(const Written& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  absl::Status ResumeAndVerify(const Written& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  // Ends the requests of a server whose weights are not known to be the version's, and pauses it.
+  absl::Status TakeBack(const Written& version, const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  // Gives up, or restarts the server, if it has not taken the version at several attempts.
+  void CountFailedLoad(const Written& version, const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  // Ends all requests. The server has no version until one is loaded.
   void Lose(const absl::Status& why, bool server_gone);
 
   // --- the keeper's thread (external_keeper.cc) ---
   void Tick();
-  void ExpireWaiting();
+  void ExpireWaiting();  // on the deadlines thread, which never waits for the server
   bool starts_server() const { return external_.url.empty(); }
   void StartServer();
   bool StartTimePassed() const;  // rollout.external.start_s, since the server was started or lost
@@ -182,9 +214,12 @@ class ExternalEngine final : public rollout::ServedEngine {
 
   base::Mutex update_mu_;  // serializes weight changes; acquired before mu_
   const std::unique_ptr<ExchangeFolder> exchange_ ABSL_PT_GUARDED_BY(update_mu_);
-  // The newest accepted version, which deltas are based on and which the keeper restores. Null = none yet.
-  std::shared_ptr<const weights::Snapshot> accepted_ ABSL_GUARDED_BY(update_mu_);
-  std::string accepted_dir_ ABSL_GUARDED_BY(update_mu_);
+  const std::unique_ptr<WeightReference> reference_;
+  std::optional<WeightVerifier> verifier_ ABSL_GUARDED_BY(update_mu_);  // nullopt = loads are not verified
+  // The newest accepted version, from which deltas start and which the keeper restores.
+  Written accepted_ ABSL_GUARDED_BY(update_mu_);
+  std::map<std::string, FailedLoads> failed_loads_
+      ABSL_GUARDED_BY(update_mu_);  // by label, of versions not taken since
 
   mutable base::Mutex mu_;
   base::CondVar changed_;                      // signaled when the server becomes ready, a fault is set, or a call ends
@@ -193,13 +228,16 @@ class ExternalEngine final : public rollout::ServedEngine {
   bool lost_ ABSL_GUARDED_BY(mu_) = false;     // the server lost its weights; requests are rejected
   bool suspect_ ABSL_GUARDED_BY(mu_) = false;  // an answer had a label that Ingot did not set
   std::optional<Live> live_ ABSL_GUARDED_BY(mu_);
-  std::map<std::string, int64_t> labels_ ABSL_GUARDED_BY(mu_);  // version by label, for every version loaded so far
+  std::optional<Live> candidate_ ABSL_GUARDED_BY(mu_);          // the server runs it, and it is being verified
+  bool tried_ ABSL_GUARDED_BY(mu_) = false;                     // this server's trial load succeeded
+  std::map<std::string, int64_t> labels_ ABSL_GUARDED_BY(mu_);  // version by label, of every version loaded so far
   std::optional<LogprobKind> logprobs_ ABSL_GUARDED_BY(mu_);    // nullopt = not known yet
   std::set<std::shared_ptr<ExternalCall>> running_ ABSL_GUARDED_BY(mu_);
   std::deque<std::shared_ptr<ExternalCall>> waiting_ ABSL_GUARDED_BY(mu_);
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status fault_ ABSL_GUARDED_BY(mu_);
+  v1::ServerStatus server_ ABSL_GUARDED_BY(mu_);                  // counters, and times of the last swap
   v1::EngineStatusResponse status_ ABSL_GUARDED_BY(mu_);          // counters
   std::optional<v1::SwapTimes> swapped_in_ ABSL_GUARDED_BY(mu_);  // the newest version, until its first token
   std::chrono::nanoseconds swapped_at_ ABSL_GUARDED_BY(mu_){0};
@@ -208,15 +246,17 @@ class ExternalEngine final : public rollout::ServedEngine {
   std::chrono::nanoseconds server_since_ ABSL_GUARDED_BY(mu_);
 
   std::atomic<pid_t> server_pid_{-1};
+  std::atomic<bool> restart_wanted_{false};  // by the keeper
 
   // Used by the keeper's thread.
   std::optional<ServerProcess> process_;
   int missed_checks_ = 0;
   int failed_starts_ = 0;  // in a row
+  int64_t starts_ = 0;
 
   const std::unique_ptr<http::Streams> streams_;
-  base::Executor keeper_;  // declared last: its thread uses the other members
-  base::Timer tick_;
+  base::Executor keeper_, deadlines_;  // declared last: their threads use the other members
+  base::Timer tick_, expiry_;
 };
 
 }  // namespace ingot::engines

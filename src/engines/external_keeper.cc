@@ -19,12 +19,15 @@ constexpr int kFailedStarts = 5;  // in a row, until the engine gives up
 }  // namespace
 
 void ExternalEngine::Tick() {
-  ExpireWaiting();
   bool ready = false;
   {
     base::MutexLock lock(mu_);
     if (stopping_ || !fault_.ok()) return;
     ready = ready_;
+  }
+  if (restart_wanted_.exchange(false) && process_.has_value()) {
+    INGOT_LOG(warn, "rollout: restarts {}, which does not take its weights", api_->name());
+    process_->Stop();
   }
   if (starts_server() && !(process_.has_value() && process_->IsRunning())) {
     if (ready) Lose(absl::UnavailableError("the server's process has exited"), /*server_gone=*/true);
@@ -62,6 +65,7 @@ void ExternalEngine::StartServer() {
         "the server of rollout.external.command exited ", failed_starts_, " times during startup: see ", log_path_)));
   }
   ++failed_starts_;  // until it is ready
+  ++starts_;
   absl::StatusOr<std::string> dir;
   {
     base::MutexLock update_lock(update_mu_);
@@ -77,6 +81,7 @@ void ExternalEngine::StartServer() {
   {
     base::MutexLock lock(mu_);
     server_since_ = clock_.Now();
+    server_.set_restarts(starts_ - 1);
   }
   INGOT_LOG(info, "rollout: starting {} at {}; its log is {}", api_->name(), control_.url(), log_path_);
 }
@@ -153,6 +158,10 @@ void ExternalEngine::CheckLabel() {
     suspect = std::exchange(suspect_, false);
   }
   if (*label == expected && !suspect) return;
+  {
+    base::MutexLock lock(mu_);
+    tried_ = false;  // it may be another process
+  }
   Lose(absl::UnavailableError(absl::StrCat("the server's weights have the label '", base::Shown(*label),
                                            "', but Ingot loaded '", expected,
                                            "': someone else changed or restarted the server")),
@@ -165,17 +174,20 @@ void ExternalEngine::Restore() {
     base::MutexLock lock(mu_);
     if (stopping_ || !ready_ || live_.has_value()) return;
   }
-  if (accepted_ == nullptr) return;  // the trainer sends the first version
-  const base::Wait wait(absl::StrCat(api_->name(), " at ", control_.url(), ": its weights are being reloaded"));
-  absl::StatusOr<std::string> dir = exchange_->Write(accepted_);
+  if (accepted_.snapshot == nullptr) return;  // the trainer sends the first version
+  const base::Wait wait(absl::StrCat(control_.name(), ": its weights are loaded again"));
+  const int64_t number = accepted_.snapshot->version();
+  Written version = accepted_;
+  const absl::StatusOr<std::string> dir = exchange_->Write(version.snapshot);  // unless it is still there
+  if (dir.ok()) version.dir = *dir;
   v1::SwapTimes times;
-  times.set_version(accepted_->version());
-  times.set_checksum(accepted_->checksum());
-  const absl::Status restored = dir.ok() ? Install(accepted_, *dir, [] { return false; }, times) : dir.status();
+  times.set_version(number);
+  times.set_checksum(accepted_.snapshot->checksum());
+  const absl::Status restored = dir.ok() ? Install(version, [] { return false; }, times) : dir.status();
   if (!restored.ok()) {
     INGOT_LOG(warn, "rollout: {}", std::string(restored.message()));
   } else {
-    INGOT_LOG(info, "rollout: {} runs version {} again", api_->name(), accepted_->version());
+    INGOT_LOG(info, "rollout: {} runs version {} again", api_->name(), number);
   }
 }
 

@@ -29,6 +29,9 @@ struct ExternalOptions {
   SwapMode swap = SwapMode::kKeep;
   bool salt = true;
   bool seeds = false;
+  bool verify = true, trial_load = true;
+  double verify_bound = 0;
+  double max_mismatch = 0.1;
   int32_t start_s = 900;
   int32_t load_s = 600;
   double idle_health_s = 1;

@@ -39,6 +39,7 @@ ExternalCall::Engine ExternalEngine::CallsEngine() {
           .live_version =
               [this] {
                 base::MutexLock lock(mu_);
+                if (candidate_.has_value()) return candidate_->version;
                 return live_.has_value() ? live_->version : -1;
               },
           .version_of = [this](const std::string& label) -> std::optional<int64_t> {
@@ -46,6 +47,11 @@ ExternalCall::Engine ExternalEngine::CallsEngine() {
             const auto found = labels_.find(label);
             return found == labels_.end() ? std::nullopt : std::optional(found->second);
           },
+          .verifying =
+              [this] {
+                base::MutexLock lock(mu_);
+                return candidate_.has_value();
+              },
           .abort = [this](const std::string& id) { AbortAtServer(id); },
           .on_tokens = [this](int64_t tokens) { CountTokens(tokens); },
           .on_end = [this](ExternalCall& call, bool foreign_label) { OnCallEnd(call, foreign_label); }};
@@ -147,6 +153,9 @@ void ExternalEngine::OnCallEnd(ExternalCall& call, bool foreign_label) {
   base::MutexLock lock(mu_);
   running_.erase(call.shared_from_this());
   suspect_ = suspect_ || foreign_label;
+  server_.set_foreign_labels(server_.foreign_labels() + (foreign_label ? 1 : 0));
+  server_.set_corrected_answers(server_.corrected_answers() + (call.answer().corrected() ? 1 : 0));
+  server_.set_cut_tokens(server_.cut_tokens() + call.answer().dropped());
   changed_.SignalAll();
 }
 
@@ -173,6 +182,18 @@ void ExternalEngine::EndAll(const absl::Status& why) {
     for (const std::shared_ptr<ExternalCall>& call : running_) streams_->Close(call->Fail(why));
   }
   for (const std::shared_ptr<ExternalCall>& call : waiting) call->Reject(why);
+  SettleAll();
+}
+
+void ExternalEngine::SettleAll() {
+  std::vector<std::shared_ptr<ExternalCall>> calls;
+  {
+    base::MutexLock lock(mu_);
+    calls.assign(running_.begin(), running_.end());
+  }
+  streams_->Post([calls = std::move(calls)] {
+    for (const std::shared_ptr<ExternalCall>& call : calls) call->Settle();
+  });
 }
 
 void ExternalEngine::AbortAtServer(const std::string& server_request_id) {
@@ -204,6 +225,9 @@ absl::StatusOr<v1::EngineStatusResponse> ExternalEngine::Status() {
   status.set_context_length(model_.context_length);
   status.set_alive_seconds(std::chrono::duration<double>(clock_.Now() - started_).count());
   if (tokenizer_ != nullptr) status.set_tokenizer_fingerprint(tokenizer_->fingerprint());
+  *status.add_servers() = server_;
+  status.mutable_servers(0)->set_name(api_->name());
+  status.mutable_servers(0)->set_url(control_.url());
   status.set_version(-1);
   if (!live_.has_value()) return status;
   status.set_version(live_->version);

@@ -40,6 +40,24 @@ bool AreLogprobs(const v1::TopLogprobs& top, int32_t vocab_size) {
   return sum <= 1 + kSameLogprob && greatest * vocab_size >= 1 - kSameLogprob;
 }
 
+// Returns the parts of a streamed answer as one event.
+absl::StatusOr<AnswerEvent> WholeAnswer(const EngineApi& api, const std::string& body) {
+  AnswerEvent all;
+  EventStream stream;
+  INGOT_RETURN_IF_ERROR(stream.Push(body + "\n\n", [&](std::string_view data) -> absl::Status {
+    INGOT_ASSIGN_OR_RETURN(const std::optional<AnswerEvent> event, api.ReadEvent(data));
+    if (!event.has_value()) return absl::OkStatus();
+    all.ids.insert(all.ids.end(), event->ids.begin(), event->ids.end());
+    all.logprobs.insert(all.logprobs.end(), event->logprobs.begin(), event->logprobs.end());
+    all.top_logprobs.insert(all.top_logprobs.end(), event->top_logprobs.begin(), event->top_logprobs.end());
+    if (event->finish == ServerFinish::kNone) return absl::OkStatus();
+    all.finish = event->finish;
+    all.spans = event->spans;
+    return absl::OkStatus();
+  }));
+  return all;
+}
+
 }  // namespace
 
 void ServerControl::set_url(std::string url) {
@@ -59,7 +77,7 @@ absl::StatusOr<std::string> ServerControl::Call(const ServerRequest& request, mi
   asked.timeout = timeout;
   asked.cancelled = [this] { return stopped_.load(); };
   absl::StatusOr<http::Answer> answer = client_.Send(asked);
-  const std::string where = absl::StrCat(api_.name(), " at ", url(), request.path.substr(0, request.path.find('?')));
+  const std::string where = absl::StrCat(name(), request.path.substr(0, request.path.find('?')));
   if (!answer.ok()) return base::Annotate(answer.status(), where);
   const absl::Status status = base::WithoutKey(api_.StatusOf(answer->status, answer->body), key_);
   INGOT_RETURN_IF_ERROR(base::Annotate(status, where));
@@ -78,60 +96,58 @@ absl::Status ServerControl::LoadAndLabel(const std::string& model_dir, const std
   INGOT_RETURN_IF_ERROR(Call(api_.SetLabel(label), timeout).status());
   INGOT_ASSIGN_OR_RETURN(const std::string reported, Label());
   if (reported == label) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(api_.name(), " at ", url(), " reports the weights '",
-                                             base::Shown(reported), "' after '", label, "' was loaded"));
+  return absl::UnavailableError(
+      absl::StrCat(name(), " reports the weights '", base::Shown(reported), "' after '", label, "' was loaded"));
 }
 
-absl::StatusOr<AnswerEvent> ServerControl::SampleOne(const ServedModel& model, float temperature,
-                                                     milliseconds timeout) {
+absl::StatusOr<AnswerEvent> ServerControl::Sample(const ServedModel& model, const std::vector<int32_t>& prompt,
+                                                  const std::string& salt, milliseconds timeout, float temperature) {
   v1::GenerateRequest request;
-  request.add_prompt_ids(0);
-  request.add_prompt_ids(std::min(1, model.vocab_size - 1));
+  request.mutable_prompt_ids()->Add(prompt.begin(), prompt.end());
   request.set_top_logprobs(5);
   request.mutable_sampling()->set_temperature(temperature);
   request.mutable_sampling()->set_max_new_tokens(1);
   request.mutable_sampling()->set_ignore_eos(true);
   // With this kind, no temperature is refused.
-  const GenerateContext context{.model = model, .salt = "ingot-check", .logprobs = LogprobKind::kProcessed};
+  const GenerateContext context{.model = model, .salt = salt, .logprobs = LogprobKind::kProcessed};
   INGOT_ASSIGN_OR_RETURN(const ServerRequest asked, api_.Generate(request, context));
   INGOT_ASSIGN_OR_RETURN(const std::string body, Call(asked, timeout));
-  AnswerEvent all;
-  EventStream stream;
-  INGOT_RETURN_IF_ERROR(stream.Push(body + "\n\n", [&](std::string_view data) -> absl::Status {
-    INGOT_ASSIGN_OR_RETURN(std::optional<AnswerEvent> event, api_.ReadEvent(data));
-    if (!event.has_value()) return absl::OkStatus();
-    if (!event->ids.empty()) {
-      all.ids = event->ids;
-      all.logprobs = event->logprobs;
-      all.top_logprobs = event->top_logprobs;
-    }
-    if (event->finish != ServerFinish::kNone) all.spans = event->spans;
-    return absl::OkStatus();
-  }));
-  if (all.ids.size() == 1 && all.top_logprobs.size() == 1) return all;
-  return absl::FailedPreconditionError(
-      absl::StrCat(api_.name(), " at ", url(), " answered a request for one token with ", all.ids.size()));
+  INGOT_ASSIGN_OR_RETURN(AnswerEvent all, WholeAnswer(api_, body));
+  if (all.ids.size() == 1 && all.logprobs.size() == 1 && all.top_logprobs.size() == 1) return all;
+  return absl::FailedPreconditionError(absl::StrCat(name(), " answered a request for one token with ", all.ids.size()));
+}
+
+absl::StatusOr<AnswerEvent> ServerControl::Score(const ServedModel& model, const std::vector<int32_t>& prompt,
+                                                 const std::string& salt, milliseconds timeout) {
+  v1::GenerateRequest request;
+  request.mutable_prompt_ids()->Add(prompt.begin(), prompt.end());
+  request.set_score_ids(static_cast<int32_t>(prompt.size()) - 1);
+  request.mutable_sampling()->set_temperature(1);
+  INGOT_ASSIGN_OR_RETURN(const ServerRequest asked, api_.Generate(request, {.model = model, .salt = salt}));
+  INGOT_ASSIGN_OR_RETURN(const std::string body, Call(asked, timeout));
+  return api_.ReadScores(request, body);
 }
 
 absl::StatusOr<LogprobKind> ServerControl::CheckStart(const ServedModel& model, milliseconds timeout) {
   INGOT_ASSIGN_OR_RETURN(const std::string models, Call(api_.Models(), kHealthTimeout));
   INGOT_ASSIGN_OR_RETURN(const int64_t length, api_.ReadContextLength(models));
   if (length != 0 && length < model.context_length) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        api_.name(), " at ", url(), " has a context of ", length, " tokens, but the run's is ", model.context_length,
-        ": start it with --max-model-len ", model.context_length, ", or lower rollout.context_length"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(name(), " has a context of ", length, " tokens, and the run's is ", model.context_length,
+                     ": start it with --max-model-len ", model.context_length, ", or lower rollout.context_length"));
   }
   INGOT_RETURN_IF_ERROR(Label().status());
   INGOT_RETURN_IF_ERROR(Call(api_.Resume(), kHealthTimeout).status());
-  INGOT_ASSIGN_OR_RETURN(const AnswerEvent plain, SampleOne(model, 1, timeout));
-  INGOT_ASSIGN_OR_RETURN(const AnswerEvent hot, SampleOne(model, 2, timeout));
+  const std::vector<int32_t> prompt = {0, std::min(1, model.vocab_size - 1)};
+  INGOT_ASSIGN_OR_RETURN(const AnswerEvent plain, Sample(model, prompt, "ingot-check", timeout));
+  INGOT_ASSIGN_OR_RETURN(const AnswerEvent hot, Sample(model, prompt, "ingot-check", timeout, /*temperature=*/2));
   if (plain.spans.empty()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        api_.name(), " at ", url(), " does not report which weights sampled a token: it needs a newer release"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(name(), " does not report which weights sampled a token: it needs a newer release"));
   }
   if (!AreLogprobs(plain.top_logprobs[0], model.vocab_size)) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        api_.name(), " at ", url(), " does not report log-probs: start it with --logprobs-mode raw_logprobs"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(name(), " does not report log-probs: start it with --logprobs-mode raw_logprobs"));
   }
   const bool same = GreatestDifference(plain.top_logprobs[0], hot.top_logprobs[0]) < kSameLogprob;
   return same ? LogprobKind::kRaw : LogprobKind::kProcessed;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <string>
+#include <vector>
 
 #include "base/mutex.h"
 #include "base/status.h"
@@ -21,6 +22,7 @@ class ServerControl {
   void Stop() { stopped_ = true; }
   void set_url(std::string url) ABSL_LOCKS_EXCLUDED(mu_);
   std::string url() const ABSL_LOCKS_EXCLUDED(mu_);
+  std::string name() const { return absl::StrCat(api_.name(), " at ", url()); }  // for messages
 
   // Returns the response's body. Returns EngineApi::StatusOf for an error status, DEADLINE_EXCEEDED after the timeout,
   // and UNAVAILABLE if the server does not respond.
@@ -31,14 +33,20 @@ class ServerControl {
   // Loads these weights into the server and labels them. REQUIRES: the server is paused.
   absl::Status LoadAndLabel(const std::string& model_dir, const std::string& label, std::chrono::milliseconds timeout);
 
-  // Checks a server before its first weights, and determines what its log-probs mean. Returns FAILED_PRECONDITION if it
-  // lacks a feature that Ingot needs, reports logits, or has a shorter context. Resumes the server. `timeout` is for
-  // one request, because a server may compile kernels for its first request.
+  // Samples one id after the prompt, at temperature 1 unless given, with the 5 most likely ids. `salt` as in
+  // GenerateContext.
+  absl::StatusOr<AnswerEvent> Sample(const ServedModel& model, const std::vector<int32_t>& prompt,
+                                     const std::string& salt, std::chrono::milliseconds timeout, float temperature = 1);
+  // Scores all ids of the prompt but the first.
+  absl::StatusOr<AnswerEvent> Score(const ServedModel& model, const std::vector<int32_t>& prompt,
+                                    const std::string& salt, std::chrono::milliseconds timeout);
+
+  // Checks a server before its first weights, and finds out what its log-probs mean. Returns FAILED_PRECONDITION if it
+  // lacks what Ingot needs, reports logits, or has a shorter context. Resumes it. `timeout` is for one request, as a
+  // server may compile kernels for its first.
   absl::StatusOr<LogprobKind> CheckStart(const ServedModel& model, std::chrono::milliseconds timeout);
 
  private:
-  absl::StatusOr<AnswerEvent> SampleOne(const ServedModel& model, float temperature, std::chrono::milliseconds timeout);
-
   const EngineApi& api_;
   const std::string key_;
   http::Client client_;

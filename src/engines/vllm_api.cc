@@ -138,11 +138,17 @@ absl::Status CheckLogprobs(const v1::GenerateRequest& request, LogprobKind kind)
                      "--logprobs-mode raw_logprobs and sample at temperature 1");
 }
 
-absl::Status CheckSupported(const v1::GenerateRequest& request) {
+absl::Status CheckSupported(const v1::GenerateRequest& request, const GenerateContext& context) {
   if (request.forced_ids_size() > 0) return Unsupported("forced_ids", "the server cannot force ids");
   if (request.first_index() > 0) return Unsupported("first_index", "the server cannot continue a call");
   if (request.placeholders_size() > 0) return Unsupported("placeholders", "Ingot sends the server only text");
   if (request.record_routes()) return Unsupported("record_routes", "Ingot does not read the server's experts yet");
+  if (request.score_ids() > 0 && request.prompt_ids_size() >= context.model.context_length) {
+    return Unsupported("prompt_ids",
+                       absl::StrCat("the server samples an id after the ids that it scores, so they must be "
+                                    "fewer than the context of ",
+                                    context.model.context_length));
+  }
   return absl::OkStatus();
 }
 
@@ -214,7 +220,7 @@ class VllmApi final : public EngineApi {
 
   absl::StatusOr<ServerRequest> Generate(const v1::GenerateRequest& request,
                                          const GenerateContext& context) const override {
-    INGOT_RETURN_IF_ERROR(CheckSupported(request));
+    INGOT_RETURN_IF_ERROR(CheckSupported(request, context));
     INGOT_RETURN_IF_ERROR(CheckLogprobs(request, context.logprobs));
     object params;
     if (request.score_ids() > 0) {

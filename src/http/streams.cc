@@ -61,6 +61,14 @@ void Streams::Close(uint64_t id) {
   curl_multi_wakeup(multi_->handle.get());
 }
 
+void Streams::Post(std::function<void()> task) {
+  {
+    base::MutexLock lock(mu_);
+    tasks_.push_back(std::move(task));
+  }
+  curl_multi_wakeup(multi_->handle.get());
+}
+
 void Streams::Run() {
   while (TakeInbox()) {
     int running = 0;
@@ -74,16 +82,20 @@ void Streams::Run() {
 bool Streams::TakeInbox() {
   std::vector<std::unique_ptr<Open>> started;
   std::vector<uint64_t> closed;
+  std::vector<std::function<void()>> tasks;
   bool stopping = false;
   {
     base::MutexLock lock(mu_);
     started.swap(started_);
     closed.swap(closed_);
+    tasks.swap(tasks_);
     stopping = stopping_;
   }
   for (std::unique_ptr<Open>& open : started) Begin(std::move(open));
   for (const uint64_t id : closed) End(id, absl::CancelledError("the caller closed the connection"));
-  return !stopping;
+  if (stopping) return false;
+  for (const std::function<void()>& task : tasks) task();
+  return true;
 }
 
 void Streams::Begin(std::unique_ptr<Open> open) {

@@ -38,11 +38,13 @@ class Streams {
   // Closes the request's connection, so that the server aborts the request. Returns immediately. Does nothing if the
   // request has ended.
   void Close(uint64_t id);
+  // Runs `task` once on the object's thread, unless the object is being destroyed. Returns immediately.
+  void Post(std::function<void()> task);
 
  private:
   struct Open;  // a request on its libcurl handle
   void Run();
-  // Opens and closes the requests from Start and Close. Returns false when the object is being destroyed.
+  // Does what Start, Close, and Post asked for. Returns false when the object is being destroyed.
   bool TakeInbox() ABSL_LOCKS_EXCLUDED(mu_);
   void Begin(std::unique_ptr<Open> open);
   void Settle();
@@ -55,6 +57,7 @@ class Streams {
   uint64_t next_ ABSL_GUARDED_BY(mu_) = 1;
   std::vector<std::unique_ptr<Open>> started_ ABSL_GUARDED_BY(mu_);
   std::vector<uint64_t> closed_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::function<void()>> tasks_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::thread thread_;  // declared last: it uses the other members
 };

@@ -302,6 +302,7 @@ absl::StatusOr<v1::EngineStatusResponse> EngineSet::Status() {
       sum->set_sampling_passes(sum->sampling_passes() + one->sampling_passes());
       sum->set_paused_requests(sum->paused_requests() + one->paused_requests());
       AddDrafters(*one, *sum);
+      sum->mutable_servers()->MergeFrom(one->servers());
       if (one->has_prefill()) AddPrefill(one->prefill(), *sum->mutable_prefill());
     }
   }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstring>
 #include <fstream>
 #include <functional>
 #include <memory>
@@ -16,6 +17,7 @@
 
 #include "base/json.h"
 #include "engines/exchange_folder.h"
+#include "engines/weight_reference.h"
 #include "http/client.h"
 #include "test_paths.h"
 #include "weights/snapshot.h"
@@ -39,16 +41,39 @@ inline std::shared_ptr<const weights::Snapshot> Seeded(int64_t version, uint32_t
   const auto bytes = std::as_bytes(std::span(&seed, 1));
   return *weights::Snapshot::Copy(version, {{"w", "F32", {1}, bytes}});
 }
-inline absl::Status WriteSeed(const std::string& dir, const std::shared_ptr<const weights::Snapshot>& snapshot) {
+inline uint32_t SeedIn(const weights::Snapshot& snapshot) {
   uint32_t seed = 0;
-  std::memcpy(&seed, snapshot->bytes(0).data(), sizeof(seed));
-  std::ofstream(dir + "/model.safetensors") << seed;
+  std::memcpy(&seed, snapshot.bytes(0).data(), sizeof(seed));
+  return seed;
+}
+inline absl::Status WriteSeed(const std::string& dir, const std::shared_ptr<const weights::Snapshot>& snapshot) {
+  std::ofstream(dir + "/model.safetensors") << SeedIn(*snapshot);
   return absl::OkStatus();
 }
 // The fake model's log-prob of any id at a position of prompt and answer.
 inline float LogprobOf(uint64_t seed, int64_t position) {
   return static_cast<float>(-0.1 - static_cast<double>((seed * 1000003 + position * 7919) % 2000000) / 1e6);
 }
+
+// What a fake server with the snapshot's weights reports.
+class SeededReference final : public WeightReference {
+ public:
+  absl::StatusOr<std::vector<PromptScores>> Score(const std::shared_ptr<const weights::Snapshot>& snapshot,
+                                                  const std::vector<std::vector<int32_t>>& prompts) override {
+    std::vector<PromptScores> all;
+    for (const std::vector<int32_t>& prompt : prompts) {
+      PromptScores& scores = all.emplace_back();
+      const auto size = static_cast<int64_t>(prompt.size());
+      for (int64_t i = 1; i < size; ++i) scores.logprobs.push_back(LogprobOf(SeedIn(*snapshot), i));
+      scores.next.assign(kVocab, LogprobOf(SeedIn(*snapshot), size));
+    }
+    return all;
+  }
+  absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Perturb(
+      const std::shared_ptr<const weights::Snapshot>& snapshot) override {
+    return Seeded(snapshot->version(), SeedIn(*snapshot) + 500000);
+  }
+};
 
 inline std::string FakeProgram() { return std::string(INGOT_SOURCE_DIR) + "/tests/engines/fake_vllm.py"; }
 

@@ -6,6 +6,12 @@ logprob_of(seed, position), where the seed is made of the model's file. Ids are 
 names. POST /fake/faults takes a JSON object of faults; each holds until it is set again:
 
   load          N: the next N loads fail, and leave the weights torn (a seed of their own)
+  keep          what stays of the earlier weights after a load that answers 200 and is labeled anew: "all"; "head" or
+                "tensor": a part of them, which moves log-probs by a little; "half": half of the numbers; "cast": nothing,
+                but the new weights are rounded; "adapter": another adapter is added
+  keep_loads    N: the next N loads do so
+  load_ms, score_ms   N: time per load, and per scored prompt
+  prefix        true: sampled ids use the KV cache of the first weights that saw the prompt, whatever the salt
   pause, resume, label   N: the next N such calls answer 500
   health        true: /health answers 503
   logprob       a number in place of each log-prob, or "nan", "missing", "short"
@@ -38,6 +44,10 @@ def logprob_of(seed, position):
     return -0.1 - ((seed * 1000003 + position * 7919) % 2000000) / 1e6
 
 
+# How much of the log-probs is the earlier weights', and what is added.
+KEPT = {"all": (1, 0), "head": (0.3, 0), "tensor": (0.02, 0), "half": (0.5, 0), "cast": (0, 0.004), "adapter": (0, -0.05)}
+
+
 def seed_of(model_dir):
     """The number that the model's file holds, or one made of its bytes."""
     data = (pathlib.Path(model_dir) / "model.safetensors").read_bytes()
@@ -52,6 +62,20 @@ class World:
         self.paused, self.faults, self.script = False, {}, []
         self.running, self.count, self.aborted, self.calls = {}, 0, 0, []
         self.overlap = 0  # tokens drawn while the weights were torn
+        self.earlier, self.kept = 0, None  # the seed before the last load, and what of it was kept
+        self.prefixes = {}  # weights that saw a prompt first
+
+    def weights(self):
+        """What determines log-probs. Call with the lock."""
+        return self.seed, self.earlier, self.kept
+
+    def logprob(self, weights, position):
+        seed, earlier, kept = weights
+        share, added = KEPT.get(kept, (0, 0))
+        new, old = logprob_of(seed, position), logprob_of(earlier, position)
+        if added > 0:  # rounding goes both ways
+            added *= 1 if position % 2 else -1
+        return min(-1e-6, (1 - share) * new + share * old + added)
 
     def fault(self, name):
         """A fault that holds, or one more of those that are counted."""
@@ -59,7 +83,7 @@ class World:
             value = self.faults.get(name)
             if isinstance(value, bool) or not isinstance(value, int):
                 return value
-            if name in ("load", "pause", "resume", "label"):
+            if name in ("load", "keep_loads", "pause", "resume", "label"):
                 self.faults[name] = max(0, value - 1)
             return value > 0 and value
 
@@ -168,8 +192,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             seed = seed_of(path)
         except OSError as error:
             return self.answer(500, {"error": {"message": str(error)}})
+        time.sleep(world.faults.get("load_ms", 0) / 1000)
+        kept = world.faults.get("keep") if world.fault("keep_loads") else None
         with world.lock:
-            world.seed = seed
+            world.earlier, world.kept, world.seed = world.seed, kept, seed
         return self.answer(200, {"results": [None]})
 
     def generate(self, body):
@@ -213,9 +239,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             with world.lock:
                 while world.paused and world.running.get(name) == "run":
                     world.lock.wait(0.1)
-                state, seed, label = world.running.get(name), world.seed, world.label
-                if state == "run" and seed == TORN:
+                state, weights, label = world.running.get(name), world.weights(), world.label
+                if state == "run" and world.seed == TORN:
                     world.overlap += 1
+                if world.faults.get("prefix"):
+                    weights = world.prefixes.setdefault(tuple(prompt), weights)
             if state != "run":
                 return self.end_answer(name, "abort", [], [], spans)
             if drawn and drawn == world.fault("cut"):
@@ -225,7 +253,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             id = world.script[drawn % len(world.script)] if world.script else rng.randrange(world.vocab)
             if world.fault("outside"):
                 id = world.vocab
-            content = [self.content(id, seed, len(prompt) + drawn, params)]
+            content = [self.content(id, weights, len(prompt) + drawn, params)]
             fault = world.fault("logprob")
             if fault == "short":
                 content = []
@@ -239,9 +267,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.event({"request_id": name, "choices": [{"index": 0, "token_ids": [id], "finish_reason": None,
                                                           "logprobs": {"content": content}, "weight_versions": None}]})
 
-    def content(self, id, seed, position, params):
+    def content(self, id, weights, position, params):
         fault = self.world.fault("logprob")
-        value = logprob_of(seed, position) if fault in (None, False, "short", "missing") else fault
+        value = self.world.logprob(weights, position) if fault in (None, False, "short", "missing") else fault
         if fault == "nan":
             value = -9999.0  # as vLLM writes it
         entry = {"token_id": id, "logprob": None if fault == "missing" else value, "rank": 1, "top_logprobs": []}
@@ -270,15 +298,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def score(self, body):
         world, ids = self.world, body["token_ids"]
+        time.sleep(world.faults.get("score_ms", 0) / 1000)
         with world.lock:
             while world.paused:
                 world.lock.wait(0.1)
-            seed, label = world.seed, world.label
-        scores = [None] + [{str(id): {"logprob": logprob_of(seed, i), "rank": 1}} for i, id in enumerate(ids) if i > 0]
+            weights, label = world.weights(), world.label
+        scores = [None] + [{str(id): {"logprob": world.logprob(weights, i), "rank": 1}} for i, id in enumerate(ids) if i > 0]
         params = body["sampling_params"]
         self.answer(200, {"request_id": "s", "prompt_logprobs": scores, "choices": [
             {"index": 0, "token_ids": [0], "finish_reason": "length",
-             "logprobs": {"content": [self.content(0, seed, len(ids), params)]},
+             "logprobs": {"content": [self.content(0, weights, len(ids), params)]},
              "weight_versions": [{"version": label, "start": 0, "end": 1}]}]})
 
 

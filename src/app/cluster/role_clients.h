@@ -1,6 +1,7 @@
 // Holds the clients that one role uses to call a run's other roles. Each is an object in this process or a gRPC stub.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -31,7 +32,7 @@ namespace ingot::app {
 struct RoleClients {
   std::shared_ptr<datapool::Client> pool;
   std::shared_ptr<rollout::Client> engine;  // one client for all of the run's engines
-  // each engine by name, for the run page
+  // each engine by name, for the run page, and for the trainer's probe if other projects' servers sample
   std::vector<std::pair<std::string, std::shared_ptr<rollout::Client>>> engines;
   std::map<std::string, std::shared_ptr<rollout::Client>> external;  // external models by name (gateway.models)
   std::shared_ptr<scheduler::RemoteGrader> rewards;  // null = the reward stage runs in the scheduler's process
@@ -39,6 +40,12 @@ struct RoleClients {
   std::shared_ptr<gateway::Admission> admission;  // the scheduler as the gateway calls it; MakeGateway sets it
   std::shared_ptr<agents::Episodes> episodes;     // the gateway as the agents' runner calls it
   Gateways gateways;                              // the gateways whose episodes the run waits for
+
+  // Returns the name and client of one of `engines`, which take turns. Without names, returns the client for all of them.
+  std::pair<std::string, std::shared_ptr<rollout::Client>> EngineOfTurn(int64_t turn) const {
+    if (engines.empty()) return {"the engine", engine};
+    return engines[static_cast<size_t>(turn) % engines.size()];
+  }
 };
 
 }  // namespace ingot::app

@@ -14,6 +14,7 @@
 #include "app/roles/agents_substrate.h"
 #include "app/run/named_models.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/random.h"
 #include "gateway/admission.h"
 #include "reward/stage.h"
@@ -210,6 +211,13 @@ absl::StatusOr<std::unique_ptr<agents::Runner>> MakeAgents(const RunConfig& conf
                                                            agents::GatewayAccess* gateway_access) {
   INGOT_ASSIGN_OR_RETURN(std::unique_ptr<sandbox::Substrate> substrate, MakeAgentsSubstrate(config, dir));
   ReportProbeResult(substrate->probe_result(), metrics);
+  if (config.has_external_engine() && !substrate->probe_result().own_network) {
+    INGOT_LOG(
+        warn,
+        "agents share this machine's network, so they can reach a rollout server on it, whose control routes run any "
+        "method: use sandboxes with their own network (sandbox.require: namespaces), or servers with a key "
+        "(rollout.external.api_key_file)");
+  }
   return agents::Runner::Make(RunnerOptionsOf(config), std::move(substrate), *clients.episodes, base::Clock::Real(),
                               &metrics, gateway_access);
 }

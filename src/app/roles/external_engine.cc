@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "app/models/snapshots.h"
+#include "app/models/weight_reference.h"
 #include "app/roles/assembly.h"
 #include "base/secret.h"
 #include "engines/external_engine.h"
@@ -69,6 +70,7 @@ absl::StatusOr<std::unique_ptr<rollout::ServedEngine>> MakeExternalEngine(const 
   INGOT_ASSIGN_OR_RETURN(parts.exchange,
                          engines::ExchangeFolder::Open(config.external.exchange, owner, WriterOf(model.shape)));
   INGOT_ASSIGN_OR_RETURN(parts.start_model, StartModel(config, model));
+  parts.reference = NewWeightReference(model.shape, config.rollout.threads);
   return engines::ExternalEngine::Create(config.rollout, config.external, std::move(parts));
 }
 

@@ -21,6 +21,7 @@
 #include "app/training/weight_transports.h"
 #include "base/executor.h"
 #include "base/log.h"
+#include "rollout/grpc_client.h"
 #include "scheduler/grpc_client.h"
 #include "trainer/parallel/ranks.h"
 
@@ -47,6 +48,10 @@ absl::StatusOr<int> RunTrainerRole(const RoleContext& context, trainer::Ranks* r
   clients.pool = PoolOf(context);
   clients.scheduler = scheduler::NewGrpcClient(context.registry->To("scheduler"), kTrainerDeadline);
   clients.engine = ConnectEngines(*context.registry, config.cluster.rollout_engines);
+  for (int i = 0; config.has_external_engine() && i < config.cluster.rollout_engines; ++i) {
+    clients.engines.emplace_back(RoleName("rollout", i),
+                                 rollout::NewGrpcClient(context.registry->To(RoleName("rollout", i))));
+  }
   clients.gateways = ClientsOfGateways(*context.registry, config.cluster.gateways, kGatewayDeadline);
   base::Executor timers({.name = "timers", .threads = 2});  // connecting blocks one of them
   // Shared with the registry's observer, which outlives the other objects in this function.

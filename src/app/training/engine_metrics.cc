@@ -8,6 +8,42 @@
 
 namespace ingot::app {
 
+namespace {
+
+struct ServerTime {
+  const char* name;
+  double (v1::ServerStatus::*value)() const;
+};
+constexpr ServerTime kServerTimes[] = {
+    {"engine/write_ms", &v1::ServerStatus::write_ms},
+    {"engine/pause_ms", &v1::ServerStatus::pause_ms},
+    {"engine/load_ms", &v1::ServerStatus::load_ms},
+    {"engine/verify_ms", &v1::ServerStatus::verify_ms},
+    {"engine/verify_diff_mean", &v1::ServerStatus::verify_diff_mean},
+    {"engine/verify_diff_max", &v1::ServerStatus::verify_diff_max},
+};
+
+struct ServerCount {
+  const char* name;
+  int64_t (v1::ServerStatus::*value)() const;
+
+  int64_t Sum(const v1::EngineStatusResponse& status) const {
+    int64_t sum = 0;
+    for (const v1::ServerStatus& server : status.servers()) sum += (server.*value)();
+    return sum;
+  }
+};
+constexpr ServerCount kServerCounts[] = {
+    {"engine/verified", &v1::ServerStatus::verified},
+    {"engine/refused", &v1::ServerStatus::refused},
+    {"engine/restarts", &v1::ServerStatus::restarts},
+    {"engine/foreign_labels", &v1::ServerStatus::foreign_labels},
+    {"engine/corrected_answers", &v1::ServerStatus::corrected_answers},
+    {"engine/cut_tokens", &v1::ServerStatus::cut_tokens},
+};
+
+}  // namespace
+
 EngineMetrics::EngineMetrics(rollout::Client& engine) : engine_(engine) {
   if (const auto status = engine.Status(); status.ok()) at_start_ = *status;
 }
@@ -38,6 +74,7 @@ void EngineMetrics::Add(int64_t step, int64_t version, std::map<std::string, dou
     metrics["rollout/sampled_tokens_per_second"] = static_cast<double>(sampled) / alive;
   }
   AddSpeculation(*status, metrics);
+  AddServers(*status, metrics);
   AddFirstToken(*status, metrics);
   before_ = *status;
 }
@@ -66,6 +103,19 @@ void EngineMetrics::AddSpeculation(const v1::EngineStatusResponse& status, std::
   if (drafted == 0) return;
   metrics["rollout/drafted_tokens"] = static_cast<double>(drafted);
   metrics["rollout/draft_acceptance"] = static_cast<double>(accepted) / static_cast<double>(drafted);
+}
+
+void EngineMetrics::AddServers(const v1::EngineStatusResponse& status, std::map<std::string, double>& metrics) {
+  if (status.servers().empty()) return;
+  for (const ServerTime& time : kServerTimes) {
+    double most = 0;
+    for (const v1::ServerStatus& server : status.servers()) most = std::max(most, (server.*time.value)());
+    metrics[time.name] = most;
+  }
+  for (const ServerCount& count : kServerCounts) {
+    // The counts decrease if an engine leaves.
+    metrics[count.name] = static_cast<double>(std::max<int64_t>(count.Sum(status) - count.Sum(before_), 0));
+  }
 }
 
 void EngineMetrics::AddFirstToken(const v1::EngineStatusResponse& status, std::map<std::string, double>& metrics) {

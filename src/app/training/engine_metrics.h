@@ -24,6 +24,9 @@ class EngineMetrics {
   // Adds how many ids drafters proposed, and how many of them were sampled.
   void AddSpeculation(const v1::EngineStatusResponse& status, std::map<std::string, double>& metrics);
 
+  // Adds what the engines report about other projects' servers: the slowest server's times, and new counts.
+  void AddServers(const v1::EngineStatusResponse& status, std::map<std::string, double>& metrics);
+
   // Adds the latency from the optimizer's step to the first token sampled at the newest version that has such a token.
   // Each version is reported once. It is this step's version, or the previous one if its first token was sampled after
   // that step was reported.

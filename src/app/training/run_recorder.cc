@@ -36,7 +36,7 @@ base::json::object StepFields(const trainer::StepReport& report, const std::map<
 
 RunRecorder::RunRecorder(const TrainerParts& parts, base::RunLog& log, StepLine& line, RunTally& tally,
                          Evaluations& evaluations, const BestModel& best, const RetryPolicy& retry, double success,
-                         std::chrono::nanoseconds start)
+                         double max_mismatch, std::chrono::nanoseconds start)
     : parts_(parts),
       log_(log),
       line_(line),
@@ -46,7 +46,8 @@ RunRecorder::RunRecorder(const TrainerParts& parts, base::RunLog& log, StepLine&
       retry_(retry),
       success_(success),
       start_(start),
-      engine_(*parts.clients.engine) {}
+      engine_(*parts.clients.engine),
+      guard_(max_mismatch) {}
 
 absl::Status RunRecorder::OnStep(const trainer::StepReport& report, const trainer::TrainBatch& batch) {
   const std::chrono::nanoseconds begun = retry_.clock->Now();
@@ -54,13 +55,23 @@ absl::Status RunRecorder::OnStep(const trainer::StepReport& report, const traine
   metrics["perf/record_seconds"] = record_seconds_;
   metrics.merge(AgentMetrics(batch.groups));
   engine_.Add(report.step, report.version, metrics);
+  const absl::Status guarded = CheckMismatch(report.step, metrics);
   Tally(report, metrics, batch.feed);
   INGOT_RETURN_IF_ERROR(Write(report.step, StepFields(report, metrics)));
   line_.Step(report.step, metrics, SecondsSince(*retry_.clock, start_));
+  INGOT_RETURN_IF_ERROR(guarded);
   // If the run is stopped, completed evaluations are reported after it resumes.
   const absl::Status polled = retry_.stopped() ? absl::OkStatus() : evaluations_.Poll(OnEvaluation());
   record_seconds_ = SecondsSince(*retry_.clock, begun);
   return polled;
+}
+
+absl::Status RunRecorder::CheckMismatch(int64_t step, std::map<std::string, double>& metrics) {
+  const std::string engine = parts_.clients.EngineOfTurn(step).first;
+  const auto found = metrics.find("mismatch/logprob_abs_diff_mean");
+  if (parts_.clients.engines.size() > 1 && found != metrics.end())
+    metrics[absl::StrCat(found->first, "@engine:", engine)] = found->second;
+  return guard_.Add(engine, step, metrics);
 }
 
 Evaluations::Report RunRecorder::OnEvaluation() {

@@ -12,6 +12,7 @@
 #include "app/training/best_model.h"
 #include "app/training/engine_metrics.h"
 #include "app/training/evaluation.h"
+#include "app/training/mismatch_guard.h"
 #include "app/training/training.h"
 #include "base/json.h"
 #include "base/run_log.h"
@@ -26,10 +27,11 @@ base::json::object StepFields(const trainer::StepReport& report, const std::map<
 // Writes steps and evaluations to the run log and the terminal and updates the run's tally. Not thread safe.
 class RunRecorder final : public trainer::StepObserver {
  public:
-  // `success` is EvalOptions::success, and `start` is the clock time when the run started. REQUIRES: all arguments
-  // outlive this object.
+  // `success` is EvalOptions::success, `max_mismatch` is as in MismatchGuard, and `start` is the clock time when the run
+  // started. REQUIRES: all arguments outlive this object.
   RunRecorder(const TrainerParts& parts, base::RunLog& log, StepLine& line, RunTally& tally, Evaluations& evaluations,
-              const BestModel& best, const RetryPolicy& retry, double success, std::chrono::nanoseconds start);
+              const BestModel& best, const RetryPolicy& retry, double success, double max_mismatch,
+              std::chrono::nanoseconds start);
 
   absl::Status OnStep(const trainer::StepReport& report, const trainer::TrainBatch& batch) override;
 
@@ -44,6 +46,8 @@ class RunRecorder final : public trainer::StepObserver {
   void AddGrades(int64_t version, base::json::object& fields);
   // Keeps the evaluated version if it is the best so far.
   absl::Status KeepIfBest(int64_t version, const v1::EvalStatusResponse& result);
+  // Adds the mismatch of the engine that sampled the step's probe. Returns MismatchGuard's error.
+  absl::Status CheckMismatch(int64_t step, std::map<std::string, double>& metrics);
   absl::Status Write(int64_t step, const base::json::object& fields);
   void Tally(const trainer::StepReport& report, const std::map<std::string, double>& metrics,
              const v1::FeedStats& feed);
@@ -59,6 +63,7 @@ class RunRecorder final : public trainer::StepObserver {
   const std::chrono::nanoseconds start_;  // clock time when the run started
   double record_seconds_ = 0;  // time to record the previous step: its row and the evaluations that ended then
   EngineMetrics engine_;
+  MismatchGuard guard_;
   double last_step_at_ = -1;
 };
 

@@ -117,15 +117,17 @@ absl::StatusOr<bool> RunTraining(const RunConfig& config, const RunDir& dir, con
   RunVersions versions(parts, evaluations, pinned, best, trainer->config(), retry);
   if (first_step == 0) INGOT_RETURN_IF_ERROR(SaveStart(*trainer, model, dir, versions, retry));
   PoolBatchSource source(parts.clients, retry, line);
-  RunRecorder recorder(parts, *log, line, tally, evaluations, best, retry, config.eval.success, start);
+  const double max_mismatch = config.has_external_engine() ? config.external.max_mismatch : 0;
+  RunRecorder recorder(parts, *log, line, tally, evaluations, best, retry, config.eval.success, max_mismatch, start);
   INGOT_RETURN_IF_ERROR(ResumeEvaluations(evaluations, first_step, earlier, pinned, best, recorder, retry));
 
   trainer::LoopOptions options = LoopOptionsOf(model, dir, retry);
   if (parts.writer != nullptr) options.take = StoringVersions(*trainer, *parts.writer, retry);
   options.retain = [&](int64_t version) { return evaluations.Retains(version) || pinned.Pins(version); };
   const trainer::ProbeSource probe = [&](int64_t version, int64_t tokens) {
-    return SampleProbe(*parts.clients.engine, version, tokens, source.contexts(), source.temperature(),
-                       base::DeriveSeed(config.seed, static_cast<uint64_t>(version)), kProbeTimeout);
+    return SampleProbe(*parts.clients.EngineOfTurn(version).second, version, tokens, source.contexts(),
+                       source.temperature(), base::DeriveSeed(config.seed, static_cast<uint64_t>(version)),
+                       kProbeTimeout);
   };
   trainer::TrainLoop loop(options, *trainer, source, versions, &recorder, probe);
   const absl::Status ran = loop.Run(), dismissed = trainer->Dismiss();

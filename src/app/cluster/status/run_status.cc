@@ -58,13 +58,25 @@ std::string DescribeDrafts(const v1::EngineStatusResponse& s) {
                             static_cast<double>(s.sampled_tokens()) / static_cast<double>(s.sampling_passes()));
 }
 
+// Returns the servers that sample for the engine, and what their last verification found, or "".
+std::string DescribeServers(const v1::EngineStatusResponse& s) {
+  std::string text;
+  for (const v1::ServerStatus& server : s.servers()) {
+    text += fmt::format(", {} at {}", server.name(), server.url());
+    if (server.verified() > 0) text += fmt::format(" (log-probs verified: {:.1e} apart)", server.verify_diff_mean());
+    if (server.refused() > 0) text += fmt::format(", {} loads refused", server.refused());
+    if (server.restarts() > 0) text += fmt::format(", {} restarts", server.restarts());
+  }
+  return text;
+}
+
 std::string Describe(const v1::EngineStatusResponse& s) {
   const std::string version = s.version() < 0 ? "no version yet" : absl::StrCat("version ", s.version());
   const std::string prefill = DescribePrefill(s);
-  return fmt::format("{}, {} running, {} waiting, KV {}/{} blocks, {} tokens sampled, busy {:.0f}%{}{}{}", version,
+  return fmt::format("{}, {} running, {} waiting, KV {}/{} blocks, {} tokens sampled, busy {:.0f}%{}{}{}{}", version,
                      s.running(), s.waiting(), s.kv_blocks_used(), s.kv_blocks_total(), s.sampled_tokens(),
                      100 * s.busy_seconds() / std::max(s.alive_seconds(), 1e-9), prefill.empty() ? "" : ", ", prefill,
-                     DescribeDrafts(s));
+                     DescribeDrafts(s), DescribeServers(s));
 }
 
 std::string Describe(const v1::GatewayStatusResponse& s) {

@@ -1,0 +1,96 @@
+// Finds out whether a server samples from the weights that it was given. Ingot scores a few ids with its own model
+// before the weights are sent (WeightReference), and the server scores the same ids after it has loaded them.
+//
+// A label cannot show this: it only repeats what the server was told. Verification finds tensors that the loader skipped,
+// half an update, another precision, and prefix caches of earlier weights. Each prompt is both scored, which computes
+// every position, and continued by one sampled id, which may use the prefix cache. The two means are compared
+// separately.
+//
+// Early in training, a tensor of the version before differs from the new one by less than bf16 rounds. So the TRIAL LOAD
+// after each start of a server gives it weights of which every tensor differs by much.
+//
+// Not thread safe.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "engines/engine_api.h"
+#include "engines/server_control.h"
+#include "engines/weight_reference.h"
+#include "weights/snapshot.h"
+
+namespace ingot::engines {
+
+// What a server reports for one prompt.
+struct ServerScores {
+  std::vector<float> logprobs;  // of ids 1 to n - 1
+  int32_t sampled = -1;         // the id after the last one
+  float sampled_logprob = 0;
+};
+
+// The absolute differences between a server's log-probs and Ingot's.
+struct ScoreDifference {
+  double scored_mean = 0;   // over the prompts' ids
+  double sampled_mean = 0;  // over the sampled ids
+  double max = 0;
+  float server = 0, reference = 0;  // the log-probs that differ the most
+  int64_t tokens = 0;
+
+  double worst_mean() const;
+  std::string Text() const;
+};
+
+// Returns four prompts of up to 33 ids. They are the same for every version, so that a server which reuses the KV cache
+// of an earlier one is found.
+std::vector<std::vector<int32_t>> VerificationPrompts(const ServedModel& model);
+
+// Returns the differences. A log-prob that is missing or not a number counts as an infinite one.
+ScoreDifference DifferenceOf(const std::vector<PromptScores>& reference, const std::vector<ServerScores>& server);
+// Returns the mean absolute difference between two versions' log-probs of the prompts.
+double DistanceOf(const std::vector<PromptScores>& a, const std::vector<PromptScores>& b);
+
+// Returns the largest mean difference that the rounding of these weights' type explains: 1e-4 for fp32, 0.05 for others.
+double RoundingBound(const weights::Snapshot& snapshot);
+
+class WeightVerifier {
+ public:
+  // `bound` limits the mean difference; 0 = RoundingBound. REQUIRES: `reference` and `control` outlive this object.
+  WeightVerifier(WeightReference& reference, ServerControl& control, const ServedModel& model, double bound)
+      : reference_(reference), control_(control), model_(model), bound_(bound), prompts_(VerificationPrompts(model)) {}
+
+  // Returns Ingot's scores, with which Verify compares the server's.
+  absl::StatusOr<std::vector<PromptScores>> Expect(const std::shared_ptr<const weights::Snapshot>& snapshot);
+  // Returns weights for the trial load, and their scores.
+  absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Perturb(
+      const std::shared_ptr<const weights::Snapshot>& snapshot) {
+    return reference_.Perturb(snapshot);
+  }
+
+  // Compares the server with the expected scores. Returns DATA_LOSS, with the numbers, if the server samples from other
+  // weights, and ServerControl's errors if it does not answer. REQUIRES: the server has been resumed.
+  absl::StatusOr<ScoreDifference> Verify(const weights::Snapshot& snapshot, const std::string& label,
+                                         const std::vector<PromptScores>& expected, std::chrono::milliseconds timeout);
+  // Same as Verify, but for the trial load. The bound is a share of the distance between the perturbed weights and the
+  // given ones, because models with small logits also have small differences. Returns FAILED_PRECONDITION if a part of
+  // the perturbed weights did not reach the server.
+  absl::StatusOr<ScoreDifference> VerifyTrial(const weights::Snapshot& perturbed, const std::string& label,
+                                              const std::vector<PromptScores>& expected,
+                                              const std::vector<PromptScores>& given,
+                                              std::chrono::milliseconds timeout);
+
+ private:
+  absl::StatusOr<std::vector<ServerScores>> Ask(const std::string& label, std::chrono::milliseconds timeout);
+
+  WeightReference& reference_;
+  ServerControl& control_;
+  const ServedModel& model_;
+  const double bound_;
+  const std::vector<std::vector<int32_t>> prompts_;
+};
+
+}  // namespace ingot::engines

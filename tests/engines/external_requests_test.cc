@@ -1,0 +1,209 @@
+// Requests of the external engine: answers, limits, and every fault that a server's answer can have.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engines/external_rig.h"
+#include "weights/delta.h"
+
+namespace ingot::engines {
+namespace {
+
+using base::json::array;
+using base::json::object;
+using base::json::value;
+using rollout::Collect;
+using namespace testing;  // NOLINT(google-build-using-namespace)
+
+TEST(ExternalEngine, GivesIdsLogprobsAndVersions) {
+  Served served;
+  Collect answer;
+  v1::GenerateRequest ask = Ask(20);
+  ask.set_top_logprobs(2);
+  const auto request = served.rig.engine->Generate(ask, answer.OnChunk());
+  ASSERT_EQ(answer.Wait(), absl::OkStatus());
+  EXPECT_EQ(answer.ids.size(), 20u);
+  EXPECT_EQ(answer.last.finish(), v1::FINISH_LENGTH);
+  ASSERT_EQ(answer.top.size(), 20u);
+  EXPECT_EQ(answer.top[0].entries_size(), 2);
+  CheckAnswer(answer, 3, SeedOf);
+  EXPECT_FALSE(answer.last.answer_versions(0).kv_mixed());
+  const v1::EngineStatusResponse status = *served.rig.engine->Status();
+  EXPECT_EQ(status.version(), 1);
+  EXPECT_EQ(status.sampled_tokens(), 20);
+  EXPECT_EQ(status.running(), 0);
+}
+
+TEST(ExternalEngine, KeepsRequestsUntilTheFirstWeights) {
+  FakeServer server;
+  Rig rig({}, Options(), server.url());
+  Collect answer;
+  const auto request = rig.engine->Generate(Ask(5), answer.OnChunk());
+  EXPECT_EQ(*rig.engine->LiveVersion(), -1);
+  EXPECT_EQ(rig.engine->Status()->waiting(), 1);
+  ASSERT_EQ(rig.Share(3, 103).status(), absl::OkStatus());
+  ASSERT_EQ(answer.Wait(), absl::OkStatus());
+  CheckAnswer(answer, 3, SeedOf);
+  EXPECT_EQ(answer.last.answer_versions(0).version(), 3);
+}
+
+struct BadAnswer {
+  const char* fault;
+  value setting;
+  absl::StatusCode code;
+};
+
+TEST(ExternalEngine, NeverConfirmsABadAnswer) {
+  using Code = absl::StatusCode;
+  const std::vector<BadAnswer> table = {
+      {"logprob", 0.5, Code::kDataLoss},        {"logprob", 1e-6, Code::kDataLoss},
+      {"logprob", "nan", Code::kDataLoss},      {"logprob", "missing", Code::kDataLoss},
+      {"logprob", "short", Code::kDataLoss},    {"foreign", "default", Code::kUnavailable},
+      {"foreign", "1-000", Code::kUnavailable}, {"no_spans", true, Code::kDataLoss},
+      {"bad_spans", true, Code::kDataLoss},     {"cut", 4, Code::kUnavailable},
+      {"broken", true, Code::kDataLoss},        {"big", 10 << 20, Code::kDataLoss},
+      {"outside", true, Code::kDataLoss}};
+  for (const BadAnswer& bad : table) {
+    Served served;
+    served.server.Fault(bad.fault, bad.setting);
+    Collect answer;
+    const auto request = served.rig.engine->Generate(Ask(12), answer.OnChunk());
+    EXPECT_EQ(answer.Wait().code(), bad.code) << bad.fault << " " << base::PrintJson(bad.setting) << answer.Wait();
+    EXPECT_EQ(answer.last.finish(), v1::FINISH_UNSPECIFIED);
+    EXPECT_TRUE(Await([&] { return served.server.State("running") == 0; })) << bad.fault;
+  }
+}
+
+TEST(ExternalEngine, ClosesARequestThatItsCallerDrops) {
+  Served served;
+  served.server.Fault("slow_ms", 5);
+  Collect answer;
+  auto request = served.rig.engine->Generate(Ask(190), answer.OnChunk());
+  answer.WaitForTokens(2);
+  answer.ExpectNothingMore();
+  request.reset();
+  EXPECT_TRUE(Await([&] { return served.server.State("running") == 0; }));
+  EXPECT_TRUE(Await([&] { return served.rig.engine->Status()->running() == 0; }));
+}
+
+TEST(ExternalEngine, AppliesIngotsStopStringsAndKeepsTheVersions) {
+  Served served;
+  served.server.Fault("slow_ms", 2);
+  array ids;
+  for (const int id : {0, 1, 2, 3, 4, 5}) ids.emplace_back(id);
+  served.server.Post("/fake/script", object{{"ids", ids}});
+  v1::GenerateRequest ask = Ask(150);
+  ask.mutable_sampling()->add_stop("fab");
+  Collect answer;
+  const auto request = served.rig.engine->Generate(ask, answer.OnChunk());
+  ASSERT_EQ(answer.Wait(), absl::OkStatus());
+  EXPECT_EQ(answer.last.finish(), v1::FINISH_STOP);
+  EXPECT_EQ(answer.last.stop_string(), "fab");
+  EXPECT_EQ(answer.ids, (std::vector<int32_t>{0, 1, 2, 3, 4, 5, 0, 1}));
+  CheckAnswer(answer, 3, SeedOf);
+  EXPECT_EQ(served.server.State("aborted"), 1);
+}
+
+TEST(ExternalEngine, EndsAtEndOfTurnIdsAndRepetitions) {
+  rollout::EngineOptions options = Options();
+  options.halt = {.repetition = "on", .periods = 5};
+  Served served({}, options);
+  v1::GenerateRequest ask = Ask(150);
+  ask.mutable_sampling()->set_ignore_eos(false);
+  served.server.Post("/fake/script", object{{"ids", array{1, 23}}});
+  Collect ended, repeated;
+  const auto first = served.rig.engine->Generate(ask, ended.OnChunk());
+  ASSERT_EQ(ended.Wait(), absl::OkStatus());
+  EXPECT_EQ(ended.last.finish(), v1::FINISH_STOP);
+  EXPECT_EQ(ended.ids, (std::vector<int32_t>{1, 23}));
+  served.server.Post("/fake/script", object{{"ids", array{1, 2}}});
+  served.server.Fault("slow_ms", 2);
+  const auto second = served.rig.engine->Generate(ask, repeated.OnChunk());
+  ASSERT_EQ(repeated.Wait(), absl::OkStatus());
+  EXPECT_EQ(repeated.last.finish(), v1::FINISH_REPETITION);
+  CheckAnswer(repeated, 3, SeedOf);
+}
+
+TEST(ExternalEngine, ScoresAPrompt) {
+  Served served;
+  v1::GenerateRequest ask = Ask(1, 9);
+  ask.set_score_ids(4);
+  ask.set_pinned_version(1);
+  Collect answer;
+  const auto request = served.rig.engine->Generate(ask, answer.OnChunk());
+  ASSERT_EQ(answer.Wait(), absl::OkStatus());
+  EXPECT_EQ(answer.ids, (std::vector<int32_t>{5, 6, 7, 8}));
+  CheckAnswer(answer, 5, SeedOf);
+}
+
+TEST(ExternalEngine, KeepsToPinnedAndLeastVersions) {
+  Served served;
+  v1::GenerateRequest pinned = Ask(5), newer = Ask(5);
+  pinned.set_pinned_version(4);
+  newer.set_min_version(2);
+  Collect a, b;
+  const auto first = served.rig.engine->Generate(pinned, a.OnChunk());
+  const auto second = served.rig.engine->Generate(newer, b.OnChunk());
+  EXPECT_TRUE(absl::IsNotFound(a.Wait()));
+  EXPECT_TRUE(absl::IsUnavailable(b.Wait()));
+}
+
+TEST(ExternalEngine, RefusesWhatTheServerCannotDo) {
+  Served served;
+  v1::GenerateRequest hot = Ask(5), forced = Ask(5), outside = Ask(5);
+  hot.mutable_sampling()->set_temperature(0.7F);
+  forced.add_forced_ids(1);
+  outside.add_prompt_ids(kVocab);
+  for (const v1::GenerateRequest& ask : {hot, forced, outside}) {
+    Collect answer;
+    const auto request = served.rig.engine->Generate(ask, answer.OnChunk());
+    EXPECT_TRUE(absl::IsInvalidArgument(answer.Wait())) << answer.Wait();
+  }
+}
+
+TEST(ExternalEngine, FindsOutWhatLogprobsMean) {
+  FakeServer server;
+  server.Fault("processed", true);
+  Rig rig({}, Options(), server.url());
+  ASSERT_EQ(rig.Share(1, 101).status(), absl::OkStatus());
+  v1::GenerateRequest hot = Ask(5), truncated = Ask(5);
+  hot.mutable_sampling()->set_temperature(0.7F);
+  truncated.mutable_sampling()->set_top_p(0.5F);
+  Collect a, b;
+  const auto first = rig.engine->Generate(hot, a.OnChunk());
+  const auto second = rig.engine->Generate(truncated, b.OnChunk());
+  EXPECT_EQ(a.Wait(), absl::OkStatus());
+  EXPECT_TRUE(absl::IsInvalidArgument(b.Wait()));
+}
+
+TEST(ExternalEngine, KeepsARequestThatTheKindOfLogprobsDecides) {
+  FakeServer server;
+  server.Fault("processed", true);
+  server.Fault("health", true);
+  Rig rig({}, Options(), server.url());
+  v1::GenerateRequest hot = Ask(5), neither = Ask(5);
+  hot.mutable_sampling()->set_temperature(0.7F);
+  neither.mutable_sampling()->set_temperature(0.7F);
+  neither.mutable_sampling()->set_top_p(0.5F);
+  Collect a, b;
+  const auto first = rig.engine->Generate(hot, a.OnChunk());
+  const auto second = rig.engine->Generate(neither, b.OnChunk());
+  EXPECT_TRUE(absl::IsInvalidArgument(b.Wait()));
+  EXPECT_EQ(rig.engine->Status()->waiting(), 1);
+  server.Fault("health", false);
+  ASSERT_EQ(rig.Share(1, 101).status(), absl::OkStatus());
+  EXPECT_EQ(a.Wait(), absl::OkStatus());
+}
+
+TEST(ExternalEngine, DoesNotRepeatTheKey) {
+  Served served;
+  served.server.Fault("refuse", true);
+  Collect answer;
+  const auto request = served.rig.engine->Generate(Ask(5), answer.OnChunk());
+  const absl::Status end = answer.Wait();
+  EXPECT_TRUE(absl::IsInvalidArgument(end));
+  EXPECT_THAT(std::string(end.message()), ::testing::HasSubstr("refused Bearer"));
+  EXPECT_THAT(std::string(end.message()), ::testing::Not(::testing::HasSubstr(kKey)));
+}
+
+}  // namespace
+}  // namespace ingot::engines

@@ -1,0 +1,128 @@
+// The external engine's server: servers that cannot be used, die, or are changed by someone else.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engines/external_rig.h"
+#include "weights/delta.h"
+
+namespace ingot::engines {
+namespace {
+
+using base::json::array;
+using base::json::object;
+using base::json::value;
+using rollout::Collect;
+using namespace testing;  // NOLINT(google-build-using-namespace)
+
+TEST(ExternalEngine, LoadsItsWeightsAgainIfSomeoneElseChangesThem) {
+  Served served;
+  served.server.Fault("slow_ms", 2);
+  Collect answer;
+  const auto request = served.rig.engine->Generate(Ask(190), answer.OnChunk());
+  answer.WaitForTokens(2);
+  served.server.Post("/fake/label", object{{"label", "someone-else"}});
+  EXPECT_TRUE(absl::IsUnavailable(answer.Wait()));
+  ASSERT_TRUE(Await([&] { return *served.rig.engine->LiveVersion() == 1; }));
+  Collect again;
+  const auto next = served.rig.engine->Generate(Ask(5), again.OnChunk());
+  ASSERT_EQ(again.Wait(), absl::OkStatus());
+  CheckAnswer(again, 3, SeedOf);
+}
+
+// An update finds that the server is gone before the keeper does.
+TEST(ExternalEngine, GivesALostServerTheTimeOfAStart) {
+  FakeServer server;
+  Rig rig({.start_s = 2}, Options(), server.url());
+  ASSERT_EQ(rig.Share(1, 101).status(), absl::OkStatus());
+  std::this_thread::sleep_for(std::chrono::milliseconds(2100));
+  server.Post("/fake/faults", object{{"pause", 1000}, {"resume", 1000}});
+  EXPECT_TRUE(absl::IsUnavailable(rig.Share(2, 102).status()));
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  EXPECT_EQ(rig.engine->fault(), absl::OkStatus());
+  server.Post("/fake/faults", object{{"pause", 0}, {"resume", 0}});
+  EXPECT_TRUE(Await([&] { return *rig.engine->LiveVersion() == 1; }));
+}
+
+TEST(ExternalEngine, TwoEnginesNeverShareAServer) {
+  FakeServer server;
+  {
+    const base::Fd claim = *ClaimServer(ExchangeRoot(), server.url());
+    const auto second = ClaimServer(ExchangeRoot(), server.url());
+    EXPECT_TRUE(absl::IsFailedPrecondition(second.status()));
+    EXPECT_THAT(std::string(second.status().message()), ::testing::HasSubstr("its own server"));
+  }
+  Rig rig({}, Options(), server.url());
+  EXPECT_FALSE(ClaimServer(ExchangeRoot(), server.url()).ok());
+  EXPECT_TRUE(ClaimServer(ExchangeRoot(), "http://127.0.0.1:1").ok());
+}
+
+TEST(ExternalEngine, ReportsAServerThatReportsLogits) {
+  FakeServer server;
+  server.Fault("logits", true);
+  Rig rig({}, Options(), server.url());
+  ASSERT_TRUE(Await([&] { return !rig.engine->fault().ok(); }));
+  EXPECT_THAT(std::string(rig.engine->fault().message()), ::testing::HasSubstr("--logprobs-mode"));
+}
+
+TEST(ExternalEngine, ReportsAServerThatCannotBeUsed) {
+  Rig absent({.start_s = 1}, Options(), "http://127.0.0.1:1");
+  ASSERT_TRUE(Await([&] { return !absent.engine->fault().ok(); }));
+  EXPECT_THAT(std::string(absent.engine->fault().message()), ::testing::HasSubstr("rollout.external.url"));
+  EXPECT_FALSE(absent.Share(1, 101).ok());
+  FakeServer server;
+  server.Fault("no_spans", true);
+  Rig old({}, Options(), server.url());
+  ASSERT_TRUE(Await([&] { return !old.engine->fault().ok(); }));
+  EXPECT_THAT(std::string(old.engine->fault().message()), ::testing::HasSubstr("newer release"));
+  Collect answer;
+  const auto request = old.engine->Generate(Ask(5), answer.OnChunk());
+  EXPECT_TRUE(absl::IsFailedPrecondition(answer.Wait()));
+}
+
+ExternalOptions Started() {
+  ExternalOptions external;
+  external.command = {"python3", FakeProgram(), "--port", "${port}", "--model", "${model}"};
+  return external;
+}
+
+TEST(ExternalEngine, StartsAServerAndRestoresItsWeightsAfterItDies) {
+  Rig rig(Started());
+  ASSERT_EQ(rig.Share(1, 101).status(), absl::OkStatus());
+  for (int kills = 0; kills < 3; ++kills) {
+    FakeServer::PostTo(rig.engine->server_url(), "/fake/faults", object{{"slow_ms", 3}});
+    Collect answer;
+    const auto request = rig.engine->Generate(Ask(190), answer.OnChunk());
+    answer.WaitForTokens(2);
+    ASSERT_GT(rig.engine->server_pid(), 0);
+    ::kill(rig.engine->server_pid(), SIGKILL);
+    EXPECT_TRUE(absl::IsUnavailable(answer.Wait()));
+    ASSERT_TRUE(Await([&] { return *rig.engine->LiveVersion() == -1; }));
+    ASSERT_TRUE(Await([&] { return *rig.engine->LiveVersion() == 1; }));
+    Collect again;
+    const auto next = rig.engine->Generate(Ask(5), again.OnChunk());
+    ASSERT_EQ(again.Wait(), absl::OkStatus());
+    CheckAnswer(again, 3, SeedOf);
+  }
+}
+
+TEST(ExternalEngine, RestartsAServerThatTakesNoWeights) {
+  Rig rig(Started());
+  ASSERT_EQ(rig.Share(1, 101).status(), absl::OkStatus());
+  const pid_t first = rig.engine->server_pid();
+  FakeServer::PostTo(rig.engine->server_url(), "/fake/faults", object{{"load", 1000000}});
+  EXPECT_TRUE(absl::IsUnavailable(rig.Share(2, 102).status()));
+  ASSERT_TRUE(Await([&] { return *rig.engine->LiveVersion() == 1; }));
+  EXPECT_NE(rig.engine->server_pid(), first);
+  EXPECT_EQ(rig.engine->Status()->servers(0).restarts(), 1);
+}
+
+TEST(ExternalEngine, GivesUpACommandThatDoesNotStart) {
+  ExternalOptions external;
+  external.command = {"false"};
+  Rig rig(external);
+  ASSERT_TRUE(Await([&] { return !rig.engine->fault().ok(); }));
+  EXPECT_THAT(std::string(rig.engine->fault().message()), ::testing::HasSubstr("rollout.external.command"));
+}
+
+}  // namespace
+}  // namespace ingot::engines

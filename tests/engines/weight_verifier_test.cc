@@ -1,0 +1,122 @@
+// Servers that report success and sample from other weights than they were given.
+#include "engines/weight_verifier.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "engines/external_rig.h"
+
+namespace ingot::engines {
+namespace {
+
+using rollout::Collect;
+using namespace testing;  // NOLINT(google-build-using-namespace)
+using ::testing::HasSubstr;
+
+// What the fake server keeps of its earlier weights, each with status 200 and the new label.
+const char* const kFaults[] = {"all", "head", "tensor", "half", "cast", "adapter"};
+
+TEST(WeightVerification, FindsSixFaultsBeforeATokenIsRecorded) {
+  for (const char* fault : kFaults) {
+    Served served;
+    served.server.Fault("slow_ms", 2);
+    Collect running;
+    const auto request = served.rig.engine->Generate(Ask(60), running.OnChunk());
+    running.WaitForTokens(2);
+    served.server.Fault("keep", fault);
+    served.server.Fault("keep_loads", 2);
+    served.server.Fault("score_ms", 100);  // the running request would end before the verification does
+    Collect waiting;
+    const auto updated = served.rig.Share(2, 102);
+    const auto next = served.rig.engine->Generate(Ask(5), waiting.OnChunk());
+    EXPECT_TRUE(absl::IsUnavailable(updated.status())) << fault << updated.status();
+    EXPECT_THAT(std::string(updated.status().message()), HasSubstr("verify_bound"));
+    EXPECT_TRUE(absl::IsUnavailable(running.Wait())) << fault;
+    EXPECT_EQ(running.last.finish(), v1::FINISH_UNSPECIFIED);
+    // The version before is loaded again, and no answer has a token of the refused one.
+    if (waiting.Wait().ok()) CheckAnswer(waiting, 3, SeedOf);
+    ASSERT_TRUE(Await([&] { return *served.rig.engine->LiveVersion() == 1; })) << fault;
+    EXPECT_EQ(served.rig.engine->Status()->servers(0).refused(), 2) << fault;
+    EXPECT_EQ(served.rig.Share(2, 102).status(), absl::OkStatus()) << fault;
+  }
+}
+
+// The fake server's cache ignores salts, so it still has the prompts of the version before.
+TEST(WeightVerification, FindsPrefixCachesOfEarlierWeights) {
+  Served served;
+  served.server.Fault("prefix", true);
+  EXPECT_EQ(served.rig.Share(2, 102).status(), absl::OkStatus());
+  EXPECT_TRUE(absl::IsUnavailable(served.rig.Share(3, 103).status()));
+}
+
+TEST(WeightVerification, KeepsAnswersUntilTheWeightsAreVerified) {
+  Served served;
+  served.server.Fault("slow_ms", 2);
+  Collect running;
+  const auto request = served.rig.engine->Generate(Ask(60), running.OnChunk());
+  running.WaitForTokens(2);
+  served.server.Fault("score_ms", 100);
+  ASSERT_EQ(served.rig.Share(2, 102).status(), absl::OkStatus());
+  ASSERT_EQ(running.Wait(), absl::OkStatus());
+  CheckAnswer(running, 3, SeedOf);
+  EXPECT_EQ(running.last.answer_versions_size(), 2);
+  EXPECT_LT(served.rig.engine->Status()->servers(0).verify_diff_mean(), 1e-6);
+}
+
+TEST(WeightVerification, GivesUpAServerWhoseWeightsStayWrong) {
+  Served served;
+  served.server.Fault("keep", "half");
+  served.server.Fault("keep_loads", 1000000);
+  EXPECT_TRUE(absl::IsUnavailable(served.rig.Share(2, 102).status()));
+  ASSERT_TRUE(Await([&] { return !served.rig.engine->fault().ok(); }));
+  EXPECT_THAT(std::string(served.rig.engine->fault().message()),
+              ::testing::AllOf(HasSubstr("3 times without success"), HasSubstr("does not sample from version")));
+}
+
+TEST(WeightVerification, TriesOtherWeightsBeforeTheFirstVersion) {
+  for (const char* fault : {"head", "tensor", "cast"}) {
+    FakeServer server;
+    server.Fault("keep", fault);
+    server.Fault("keep_loads", 1);
+    Rig rig({}, Options(), server.url());
+    EXPECT_FALSE(rig.Share(1, 101).ok());
+    EXPECT_THAT(std::string(rig.engine->fault().message()), HasSubstr("trial load")) << fault;
+  }
+}
+
+TEST(WeightVerification, IsOffIfAsked) {
+  Served served({.verify = false});
+  served.server.Fault("keep", "half");
+  served.server.Fault("keep_loads", 1);
+  EXPECT_EQ(served.rig.Share(2, 102).status(), absl::OkStatus());
+}
+
+TEST(WeightVerifier, CountsMissingAndInfiniteLogprobs) {
+  const std::vector<PromptScores> reference = {{{-1, -2}, {-0.5F, -1}}};
+  const ScoreDifference same = DifferenceOf(reference, {{{-1, -2}, 1, -1}});
+  EXPECT_EQ(same.worst_mean(), 0);
+  EXPECT_EQ(same.tokens, 3);
+  EXPECT_FLOAT_EQ(DifferenceOf(reference, {{{-1, -2.5F}, 1, -1}}).scored_mean, 0.25);
+  EXPECT_FLOAT_EQ(DifferenceOf(reference, {{{-1, -2}, 0, -1}}).sampled_mean, 0.5);
+  EXPECT_TRUE(std::isinf(DifferenceOf(reference, {{{-1}, 1, -1}}).worst_mean()));
+  EXPECT_TRUE(std::isinf(DifferenceOf(reference, {{{-1, NAN}, 1, -1}}).worst_mean()));
+  EXPECT_TRUE(std::isinf(DifferenceOf(reference, {{{-1, -2}, 7, -1}}).worst_mean()));
+  EXPECT_TRUE(std::isinf(DifferenceOf(reference, {}).worst_mean()));
+}
+
+TEST(WeightVerifier, HasTheSamePromptsForEachVersion) {
+  const ServedModel model{.vocab_size = 100, .context_length = 12};
+  const auto prompts = VerificationPrompts(model);
+  EXPECT_EQ(prompts, VerificationPrompts(model));
+  ASSERT_EQ(prompts.size(), 4u);
+  for (const auto& prompt : prompts) {
+    EXPECT_EQ(prompt.size(), 11u);
+    EXPECT_THAT(prompt, ::testing::Each(::testing::AllOf(::testing::Ge(0), ::testing::Lt(50))));
+  }
+}
+
+}  // namespace
+}  // namespace ingot::engines
