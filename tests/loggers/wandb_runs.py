@@ -59,6 +59,11 @@ def check_rows(found, wanted, what):
     print(f"{what} has {sum(len(numbers(row)) for row in wanted)} numbers of {len(found)} rows")
 
 
+def complaints(output):
+    """What the run says of W&B, but for a late answer, which a busy machine causes: the data is sent later."""
+    return [line for line in output.splitlines() if "wandb: " in line and "has not answered yet; the missing data will be sent later" not in line]
+
+
 def logged(folder, source, **more):
     tasks = pathlib.Path(source, "examples/smoke/eval.jsonl").read_text(encoding="utf-8").splitlines()[:EVALUATED]
     pathlib.Path(folder, "eval.jsonl").write_text("\n".join(tasks) + "\n", encoding="utf-8")
@@ -70,10 +75,10 @@ def case_record(ingot, folder, source):
     """Two starts of one run are one run of W&B, with every number, the configuration, and tables."""
     settings = logged(folder, source, **{"run.name": "live", "scheduler.total_steps": 4})
     code, output = ingot.run("train", settings)
-    check(code == 0 and "wandb: " not in output, output)
+    check(code == 0 and not complaints(output), output)
     first = ingot.metrics("live")
     code, output = ingot.run("train", {**settings, "scheduler.total_steps": 8}, ["--resume"])
-    check(code == 0 and "wandb: " not in output, output)
+    check(code == 0 and not complaints(output), output)
     found = files(f"{folder}/live")
     ids = {record.run.run_id for path in found for record in records(path) if record.HasField("run")}
     check(len(found) == 2 and len(ids) == 1, f"{found} have the runs {ids}")
