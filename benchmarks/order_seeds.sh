@@ -13,7 +13,7 @@ for seed in 1 2 3 4 5; do
     begin=$(date +%s.%N)
     # The goal's exit code 1 is a result too.
     "$ingot" train configs/smoke.yaml --set run.root="$root" --set run.name="$order-$seed" --set run.seed="$seed" \
-      --set scheduler.order="$order" --set http.port=0 --set sandbox.isolation=process >"$root/$order-$seed.log" 2>&1 || true
+      --set scheduler.order="$order" --set http.port=0 --set scheduler.total_steps=48 --set sandbox.isolation=process >"$root/$order-$seed.log" 2>&1 || true
     python3 - "$root/$order-$seed/metrics.jsonl" "$order" "$seed" "$begin" <<'PY' | tee -a "$root/rows"
 import json, sys, time
 rows = [json.loads(line) for line in open(sys.argv[1])]

@@ -22,7 +22,7 @@ DIP, LAST, ABOVE, COST = 0.15, 5, 0.90, 0.10
 
 
 def train(args, seed, busy, folder):
-    settings = [f"run.seed={seed}", f"run.name=seed{seed}", f"run.root={folder}", "http.port=0", *args.set]
+    settings = [f"run.seed={seed}", f"run.name=seed{seed}", f"run.root={folder}", "http.port=0", "scheduler.total_steps=48", *args.set]
     command = [args.ingot, "train", "configs/smoke.yaml"]
     for setting in settings:
         command += ["--set", setting]

@@ -286,7 +286,7 @@ def case_slurm_smoke(ingot, cluster):
     check(len(nodes) == 3 and sorted(names) == sorted(cluster.nodes), f"the nodes of the job's parts: {nodes}")
     output, _ = launch.communicate(timeout=3000)
     check(launch.returncode == 0, f"exit code {launch.returncode}: {output}\n{output_of(ingot, 'smoke')}")
-    rows = check_run(ingot, "smoke", 48)
+    rows = check_run(ingot, "smoke", 40)
     check_prefixes(ingot, "smoke", ("engines-0", "engines-1", "control-0", "trainer-0"))
     evals = [row["eval/reward_mean"] for row in ingot.metrics("smoke") if "eval/reward_mean" in row]
     check(evals and evals[-1] > 0.7, f"held-out reward: {evals}")

@@ -17,9 +17,9 @@ import time
 from ingot_runs import SHORT, check, check_run, main, role_process, wait_for_rows, wait_until, write_asking_config
 
 
-def case_smoke(ingot, steps=48, seed=1):
+def case_smoke(ingot, steps=40, seed=1):
     """The smoke run meets its goal, and its rows keep the laws of a run. With fewer `steps` it has to get half as far."""
-    whole = steps == 48
+    whole = steps == 40
     goal = {} if whole else {"scheduler.total_steps": steps, "goal.last_reward_above": 0.6}
     subprocess.run(["/usr/bin/python3", "-m", "compileall", "-q", f"{ingot.source}/examples/agents"], check=True)
     started = time.time()
