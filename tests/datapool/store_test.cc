@@ -109,6 +109,67 @@ TEST_P(StoreTest, StoresAnEpisodeWithItsCallsAndSegments) {
   }
 }
 
+// The record of a paused call grows slice by slice, in place.
+TEST_P(StoreTest, ReplacesTheRecordOfAPausedCallByOneThatContinuesIt) {
+  ASSERT_TRUE(store_->StoreEpisode(Open("e", 3, 1)).ok());
+  const v1::Segment prompt = Prompt({1, 2, 3}), one = Sampled({4, 5}), two = Sampled({6}, 1),
+                    three = Sampled({7, 8}, 2);
+  const auto paused = [](v1::AppendCallRequest request) {
+    request.mutable_call()->set_finish(v1::FINISH_PAUSED);
+    return request;
+  };
+  const auto first = paused(Append("e", 0, {prompt}, {one})), second = paused(Append("e", 0, {prompt}, {one, two}));
+  auto whole = Append("e", 0, {prompt}, {one, two, three});
+  whole.mutable_segments()->DeleteSubrange(0, 3);  // the pool has them
+  for (const auto& append : {first, second, second, first, whole, whole, second}) {
+    const absl::Status status = store_->AppendCall(append);
+    ASSERT_TRUE(status.ok()) << status;
+  }
+  for (int round = 0; round < 2; ++round) {
+    const auto tree = Get(*store_, "e");
+    ASSERT_TRUE(tree.ok()) << tree.status();
+    ASSERT_EQ(tree->calls_size(), 1);
+    EXPECT_EQ(tree->calls(0).SerializeAsString(), whole.call().SerializeAsString());
+    EXPECT_EQ(tree->segments_size(), 4);
+    EXPECT_EQ(Counts().calls(), 1);
+    EXPECT_EQ(Counts().segments(), 4);
+    EXPECT_EQ(Counts().recorded_tokens(), 3 + 5);
+    Reopen();
+  }
+  // A child continues the whole record, not the slice that it replaced.
+  auto child = Append("e", 1, {Prompt({9})}, {Sampled({10})});
+  child.mutable_call()->set_parent_call_id("e/0");
+  child.mutable_call()->set_continued_segments(3);
+  child.mutable_call()->set_context_tokens(3 + 5 + 1);
+  EXPECT_TRUE(store_->AppendCall(child).ok());
+}
+
+TEST_P(StoreTest, KeepsAPausedCallFromRecordsThatDoNotContinueIt) {
+  ASSERT_TRUE(store_->StoreEpisode(Open("e", 3, 1)).ok());
+  auto paused = Append("e", 0, {Prompt({1, 2, 3})}, {Sampled({4, 5}), Sampled({6}, 1)});
+  paused.mutable_call()->set_finish(v1::FINISH_PAUSED);
+  ASSERT_TRUE(store_->AppendCall(paused).ok());
+  const auto refused = [&](const v1::AppendCallRequest& append) {
+    return absl::IsAlreadyExists(store_->AppendCall(append)) && Get(*store_, "e")->calls(0).sampled_keys_size() == 2;
+  };
+  EXPECT_TRUE(refused(Append("e", 0, {Prompt({1, 2, 3})}, {Sampled({4, 5})}))) << "fewer ids, and it has ended";
+  EXPECT_TRUE(refused(Append("e", 0, {Prompt({1, 2, 3})}, {Sampled({4, 9}), Sampled({6}, 1)}))) << "other ids";
+  auto moved = Append("e", 1, {Prompt({1, 2, 3})}, {Sampled({4, 5}), Sampled({6}, 1)});
+  moved.mutable_call()->set_call_id("e/0");
+  EXPECT_TRUE(refused(moved)) << "another place in the episode";
+  auto other = Append("e", 0, {Prompt({1, 2, 3})}, {Sampled({4, 5}), Sampled({6}, 1)});
+  other.mutable_call()->set_call_id("other");
+  EXPECT_TRUE(refused(other)) << "another call with its sequence number";
+  auto empty = paused;
+  empty.mutable_call()->clear_sampled_keys();
+  empty.clear_segments();
+  EXPECT_EQ(store_->AppendCall(empty).code(), absl::StatusCode::kInvalidArgument);
+  ASSERT_TRUE(store_->StoreEnd(End("e", v1::EPISODE_FINISHED, 1)).ok());
+  auto late = Append("e", 0, {Prompt({1, 2, 3})}, {Sampled({4, 5}), Sampled({6}, 1), Sampled({7}, 2)});
+  EXPECT_EQ(store_->AppendCall(late).code(), absl::StatusCode::kFailedPrecondition) << "the episode has ended";
+  EXPECT_EQ(Get(*store_, "e")->calls(0).finish(), v1::FINISH_PAUSED);
+}
+
 // Equal ids that stand for different images are different segments, before a restart and after it.
 TEST_P(StoreTest, KeepsPlaceholdersAndRoutes) {
   const auto image = [](const std::string& content) {

@@ -35,6 +35,7 @@ struct Script {
   std::string stop_string;
   absl::Status error;         // instead of the final chunk
   bool hold = false;          // everything but the final chunk: Release sends it
+  int slice = 0;              // pauses after this many ids, with the last one; 0 = never
   bool bad_logprobs = false;  // the second chunk lacks a log-prob
   // The versions of the chunks are provisional. The final chunk has this version for the whole answer; -1 = for none.
   std::optional<int64_t> answer_version = {};
@@ -172,9 +173,10 @@ class ScriptedEngine final : public rollout::Client {
     std::vector<int32_t> ids = script.ids.empty() ? tokenizer->Encode(script.text, true) : script.ids;
     if (script.end_of_turn) ids.push_back(*tokenizer->SpecialId("<|im_end|>"));
     size_t at = std::min(first, ids.size());
+    const size_t pause = script.slice > 0 ? at + static_cast<size_t>(script.slice) : ids.size() + 1;
     while (at < ids.size()) {
       v1::GenerateChunk chunk;
-      for (int i = 0; i < script.chunk && at < ids.size(); ++i, ++at) {
+      for (int i = 0; i < script.chunk && at < std::min(ids.size(), pause); ++i, ++at) {
         chunk.add_token_ids(ids[at]);
         chunk.add_logprobs(-(1 + ids[at] % 7) / 8.0f);
         v1::TopLogprobs* top = chunk.add_top_logprobs();
@@ -185,7 +187,8 @@ class ScriptedEngine final : public rollout::Client {
       }
       chunk.set_provisional(script.answer_version.has_value());
       if (script.bad_logprobs && at > static_cast<size_t>(script.chunk)) chunk.mutable_logprobs()->RemoveLast();
-      if (!state.Send(std::move(chunk), false)) return;
+      if (at == pause) chunk.set_finish(v1::FINISH_PAUSED);
+      if (!state.Send(std::move(chunk), at == pause) || at == pause) return;
     }
     if (script.hold) {
       base::MutexLock lock(mu_);

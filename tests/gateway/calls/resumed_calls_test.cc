@@ -84,6 +84,8 @@ TEST(ResumedCall, AStreamGoesOnBehindItsIds) {
   EXPECT_EQ(requests[1].first_index(), 4);
   EXPECT_EQ(requests[2].first_index(), 10);
   EXPECT_EQ(requests[2].draft_ids_size(), 0);
+  ASSERT_EQ(requests[2].first_logprobs_size(), 10) << "so that the halt on repetition counts them";
+  EXPECT_EQ(requests[2].first_logprobs(9), world.pool.segment(world.pool.calls()[0].sampled_keys(0)).logprobs(9));
   EXPECT_EQ(requests[2].prompt_ids_size(), requests[0].prompt_ids_size() + 10);
   EXPECT_EQ(world.pool.Ids(world.pool.calls()[0].sampled_keys()), Encode("half an answer<|im_end|>"));
 }
