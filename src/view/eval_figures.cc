@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <vector>
 
 #include "base/checksum.h"
 #include "tree/episode_return.h"
+#include "tree/episode_time.h"
 #include "view/evaluation.h"
 
 namespace ingot::view {
@@ -23,6 +25,16 @@ int64_t SampledTokens(const v1::EpisodeTree& tree, const v1::Call& call) {
 // An end with a non-finite return counts as a failure, as in the scheduler.
 bool HasReward(const v1::Episode& episode) {
   return episode.state() == v1::EPISODE_FINISHED && std::isfinite(tree::ReturnOf(episode));
+}
+
+// Returns the episode's tool error rate, or nullopt if it has neither a report nor calls.
+std::optional<double> ToolErrorRate(const v1::EpisodeTree& tree) {
+  const auto reported = tree.episode().signals().find("agent/tool_error_rate");
+  if (reported != tree.episode().signals().end()) return reported->second;
+  if (tree.calls_size() == 0) return std::nullopt;
+  int64_t malformed = 0;
+  for (const v1::Call& call : tree.calls()) malformed += call.tool_call_malformed() ? 1 : 0;
+  return static_cast<double>(malformed) / static_cast<double>(tree.calls_size());
 }
 
 }  // namespace
@@ -46,6 +58,7 @@ void EvalFigures::Add(const v1::EpisodeTree& tree) {
     if (call.weights() != v1::WEIGHTS_EXTERNAL) tokens += SampledTokens(tree, call);
   }
   const auto calls = static_cast<double>(tree.calls_size());
+  const std::optional<double> tool_errors = ToolErrorRate(tree);
   const std::string& domain = episode.task().domain();
   std::vector<Part*> parts = {&all_, &by_domain_[domain.empty() ? "default" : domain]};
   if (const std::string& set = episode.task().eval_set(); !set.empty()) parts.push_back(&by_set_[set]);
@@ -61,6 +74,11 @@ void EvalFigures::Add(const v1::EpisodeTree& tree) {
     }
     part->tokens += static_cast<double>(tokens);
     part->turns += calls;
+    part->seconds += tree::SecondsOf(episode);
+    if (tool_errors) {
+      ++part->with_tool_errors;
+      part->tool_errors += *tool_errors;
+    }
   }
 }
 
@@ -97,6 +115,10 @@ void EvalFigures::Print(const Part& part, const std::string& suffix, std::map<st
   }
   metrics["eval/response_length/mean" + suffix] = part.tokens / episodes;
   metrics["eval/num_turns/mean" + suffix] = part.turns / episodes;
+  metrics["eval/seconds/mean" + suffix] = part.seconds / episodes;
+  if (part.with_tool_errors > 0) {
+    metrics["eval/tool_error_rate" + suffix] = part.tool_errors / static_cast<double>(part.with_tool_errors);
+  }
 }
 
 void EvalFigures::PrintParts(const std::map<std::string, Part>& parts, const std::string& label,

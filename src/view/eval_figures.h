@@ -1,11 +1,14 @@
-// Computes evaluation metrics other than the mean reward: standard error, pass@k, and lengths, both overall and by
-// domain and set.
+// Computes evaluation metrics other than the mean reward, both overall and by domain and set:
 //
-//   eval/reward_stderr           standard error of the mean reward, clustered by task; absent with fewer than two tasks
-//   eval/pass@K                  probability that at least one of K samples succeeds; K = 1, 2, 4, ... up to the
-//   samples per task eval/truncated_ratio         fraction of an episode's calls that ended at a length limit; absent
-//   without calls eval/response_length/mean    sampled tokens per episode, excluding tokens from servers outside the
-//   run eval/num_turns/mean          calls per episode
+//   eval/reward_stderr         standard error of the mean reward, clustered by task; absent with fewer than two tasks
+//   eval/pass@K                probability that at least one of K samples succeeds; K = 1, 2, 4, ... up to the number of
+//                              samples per task
+//   eval/truncated_ratio       fraction of an episode's calls that ended at a length limit; absent without calls
+//   eval/response_length/mean  sampled tokens per episode, excluding tokens from servers outside the run
+//   eval/num_turns/mean        calls per episode
+//   eval/seconds/mean          wall time of an episode, from its opening to its end
+//   eval/tool_error_rate       the signal agent/tool_error_rate of an episode, reported by its agent or verifier; without
+//                              it, the share of its calls with a malformed tool call; absent without both
 //
 // If the tasks have more than one domain, each metric is repeated as NAME@domain:D, and so are eval/reward_mean and
 // eval/episodes. If the task sets have names (Task.eval_set), all of these are also repeated as NAME@set:S.
@@ -49,7 +52,9 @@ class EvalFigures {
     int64_t episodes = 0;
     int64_t with_calls = 0;  // number of episodes with calls
     double truncated = 0;    // sum of truncated fractions over episodes with calls
-    double tokens = 0, turns = 0;
+    double tokens = 0, turns = 0, seconds = 0;
+    int64_t with_tool_errors = 0;  // number of episodes with a tool error rate
+    double tool_errors = 0;        // sum of their rates
   };
   static double RewardMean(const Part& part);
   static void PrintParts(const std::map<std::string, Part>& parts, const std::string& label,

@@ -117,6 +117,20 @@ TEST(EvalFigures, CountAFailureAsZeroAndLeaveOutTheInfrastructures) {
   EXPECT_TRUE(MetricsOf({broken}).empty());
 }
 
+TEST(EvalFigures, AverageTheSecondsAndToolErrorsOfEpisodes) {
+  v1::EpisodeTree reported = Sample(0, 1), counted = Sample(1, 1), without_calls = Sample(2, 1);
+  reported.mutable_episode()->set_opened_unix_ns(1'000'000'000);
+  reported.mutable_episode()->set_ended_unix_ns(4'000'000'000);
+  (*reported.mutable_episode()->mutable_signals())["agent/tool_error_rate"] = 0.75;
+  reported.add_calls()->set_tool_call_malformed(true);
+  counted.add_calls()->set_tool_call_malformed(true);
+  for (int i = 0; i < 3; ++i) counted.add_calls();
+  const auto metrics = MetricsOf({reported, counted, without_calls});
+  EXPECT_NEAR(metrics.at("eval/seconds/mean"), 1, 1e-9);
+  EXPECT_NEAR(metrics.at("eval/tool_error_rate"), (0.75 + 0.25) / 2, 1e-12);
+  EXPECT_THAT(MetricsOf({without_calls}), Not(Contains(Key("eval/tool_error_rate"))));
+}
+
 TEST(EvalFiguresOf, ReadsTheNewestAttemptsOfOneVersion) {
   pools::TempDir dir;
   const auto pool = datapool::OpenPool(pools::QuickOptions(dir.path())).value();

@@ -267,9 +267,10 @@ def case_evaluate(ingot):
     code, output = ingot.run("train", {**train, "trainer.checkpoint_every": 1, "trainer.keep_checkpoints": 5})
     check(code == 0, output)
 
-    def evaluate(step, **more):
+    def evaluate(step, require=(), **more):
         settings = {"run.name": "t", "eval.tasks": folder / "eval.jsonl", "eval.avg_n": 3, **more}
-        return ingot.run(("eval", f"{folder}/t/checkpoints/step-{step:08d}/"), settings, timeout=100)
+        conditions = [word for one in require for word in ("--require", one)]
+        return ingot.run(("eval", f"{folder}/t/checkpoints/step-{step:08d}/"), settings, conditions, timeout=100)
 
     for step in (1, 2, 1):
         code, output = evaluate(step, **{"trainer.memory_limit_mb": 1})  # an evaluation needs no memory for training
@@ -284,6 +285,13 @@ def case_evaluate(ingot):
         check(result["eval/reward_stderr"] >= 0 and result["eval/num_turns/mean"] >= 1, result)
         listed = ingot.inspect(f"t-eval/step-{step:08d}")
         check(listed.count(" eval ") == 6 and listed.count(" finished ") == 6, listed)
+    # Step 1 against the evaluation of step 2, and against numbers. A malformed condition ends the command before the agents start.
+    code, output = evaluate(1, ["reward_mean >= best - 1", "eval/num_turns/mean >= 1"])
+    check(code == 0 and output.count("requirement met: ") == 2 and " of step-00000002" in output, f"{code}: {output}")
+    code, output = evaluate(1, ["reward_mean >= best + 1.5", "reward_mean <= 1"])
+    check(code == 1 and output.count("requirement NOT met: ") == 1 and output.count("requirement met: ") == 1, f"{code}: {output}")
+    code, output = evaluate(1, ["reward_mean >= bests"])
+    check(code == 2 and "'bests' is not a value" in output and "eval/reward_mean" not in output, f"{code}: {output}")
     # An agent's call of at most 4 tokens; the cap cuts it to 2.
     lengths = {}
     for cap in (0, 2):

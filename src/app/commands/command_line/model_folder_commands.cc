@@ -94,14 +94,16 @@ std::vector<Command> ModelGroup() {
 }
 
 Command::Run DeclareEval(CLI::App& parser) {
-  struct Args {
-    std::string checkpoint;
-    RunArgs run;
-  };
-  const auto args = std::make_shared<Args>();
+  const auto args = std::make_shared<EvaluateArgs>();
   parser.add_option("checkpoint", args->checkpoint, "a checkpoint or model folder")->required();
   AddRunArgs(parser, args->run);
-  return [args] { return Evaluate(args->checkpoint, args->run); };
+  parser
+      .add_option("--require", args->requirements,
+                  "exit with 1 unless this holds: 'reward_mean >= best - 0.02' compares with the best evaluation of "
+                  "another checkpoint, 'pass@4 > 0.5' with a number (repeatable)")
+      ->type_name("CONDITION")
+      ->allow_extra_args(false);
+  return [args] { return Evaluate(*args); };
 }
 
 Command::Run DeclareServe(CLI::App& parser) {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "app/checks/start_check.h"
 #include "app/models/device.h"
@@ -21,6 +22,7 @@
 #include "base/printable.h"
 #include "view/eval_figures.h"
 #include "view/evaluation.h"
+#include "view/requirement.h"
 
 namespace ingot::app {
 namespace {
@@ -48,6 +50,55 @@ absl::StatusOr<RunDir> OpenEvaluation(const RunConfig& config, const std::string
       return reject(path, "the evaluation of another checkpoint");
   }
   return RunDir::Open(root, name, IfExists::kReplace);
+}
+
+// Parses all of them before the evaluation starts.
+absl::StatusOr<std::vector<view::Requirement>> ParseRequirements(const std::vector<std::string>& texts) {
+  std::vector<view::Requirement> requirements;
+  for (const std::string& text : texts) {
+    INGOT_ASSIGN_OR_RETURN(requirements.emplace_back(), view::ParseRequirement(text));
+  }
+  return requirements;
+}
+
+view::Figures FiguresIn(const base::json::object& record) {
+  view::Figures figures;
+  for (const auto& [name, value] : record) {
+    if (value.is_number()) figures[std::string(name)] = value.to_number<double>();
+  }
+  return figures;
+}
+
+// Returns the complete evaluations of other checkpoints next to `dir`, on as many tasks and samples as `record`. Others
+// cannot be compared.
+std::vector<view::EarlierEvaluation> EarlierEvaluations(const RunDir& dir, const base::json::object& record) {
+  namespace fs = std::filesystem;
+  std::vector<view::EarlierEvaluation> earlier;
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(fs::path(dir.path()).parent_path(), ignored)) {
+    if (fs::equivalent(entry.path(), dir.path(), ignored)) continue;
+    const absl::StatusOr<std::string> text = base::ReadFile(entry.path() / kEvaluation);
+    const absl::StatusOr<base::json::value> parsed = text.ok() ? base::ParseJson(*text) : text.status();
+    if (!parsed.ok() || !parsed->is_object() || !parsed->get_object().contains("eval/reward_mean")) continue;
+    const base::json::object& other = parsed->get_object();
+    const auto same = [&](const char* key) { return other.if_contains(key) && other.at(key) == record.at(key); };
+    if (same("eval/tasks") && same("eval/avg_n")) earlier.push_back({entry.path().filename(), FiguresIn(other)});
+  }
+  return earlier;
+}
+
+// Prints a line for each requirement. Returns whether all are met.
+absl::StatusOr<bool> MeetsRequirements(const std::vector<view::Requirement>& requirements, const RunDir& dir,
+                                       const base::json::object& record) {
+  bool met = true;
+  const view::Figures figures = FiguresIn(record);
+  const std::vector<view::EarlierEvaluation> earlier = EarlierEvaluations(dir, record);
+  for (const view::Requirement& requirement : requirements) {
+    INGOT_ASSIGN_OR_RETURN(const view::RequirementResult result, view::CheckRequirement(requirement, figures, earlier));
+    std::printf("%s\n", result.text.c_str());
+    met = met && result.met;
+  }
+  return met;
 }
 
 // Returns ", 40 of 100 tasks", or "" if every task in the folder runs.
@@ -79,7 +130,10 @@ void PrintInterval(datapool::Client& pool) {
               estimate.high);
 }
 
-absl::StatusOr<int> EvaluateOrError(const std::string& checkpoint, const RunArgs& args) {
+absl::StatusOr<int> EvaluateOrError(const EvaluateArgs& given) {
+  const std::string& checkpoint = given.checkpoint;
+  const RunArgs& args = given.run;
+  INGOT_ASSIGN_OR_RETURN(const std::vector<view::Requirement> requirements, ParseRequirements(given.requirements));
   INGOT_ASSIGN_OR_RETURN(LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
   RunConfig& config = *loaded.config;
   if (!config.eval.has_tasks()) return absl::InvalidArgumentError(absl::StrCat(args.config, ": eval.tasks is not set"));
@@ -131,14 +185,16 @@ absl::StatusOr<int> EvaluateOrError(const std::string& checkpoint, const RunArgs
         AddFigures(pool, config.eval.success, record);
         return dir.WriteFile(kEvaluation, base::PrintJson(record) + "\n");
       }));
-  return evaluated ? 0 : 1;
+  if (!evaluated) return 1;
+  INGOT_ASSIGN_OR_RETURN(const bool met, MeetsRequirements(requirements, dir, record));
+  return met ? 0 : 1;
 }
 
 }  // namespace
 
-int Evaluate(const std::string& checkpoint, const RunArgs& args) {
+int Evaluate(const EvaluateArgs& args) {
   HandleSignals();
-  const absl::StatusOr<int> code = EvaluateOrError(checkpoint, args);
+  const absl::StatusOr<int> code = EvaluateOrError(args);
   return code.ok() ? *code : Fail(code.status());
 }
 

@@ -2,11 +2,19 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "app/run/run_args.h"
 
 namespace ingot::app {
 
-int Evaluate(const std::string& checkpoint, const RunArgs& args);
+struct EvaluateArgs {
+  std::string checkpoint;
+  RunArgs run;
+  std::vector<std::string> requirements;  // view/requirement.h
+};
+
+// Returns the exit code: 0 if the evaluation ran and its figures meet the requirements.
+int Evaluate(const EvaluateArgs& args);
 
 }  // namespace ingot::app

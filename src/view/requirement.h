@@ -1,0 +1,49 @@
+// Conditions on the figures of an evaluation, such as `reward_mean >= best - 0.02`, which decide whether a checkpoint may
+// be used. Pure.
+//
+//   FIGURE OPERATOR VALUE          FIGURE: reward_mean, pass@4, reward_mean@set:code, ...; `eval/` in front is optional
+//   FIGURE OPERATOR best           OPERATOR: >=, >, <=, or <
+//   FIGURE OPERATOR best + VALUE   best: the best value of this figure in earlier evaluations, the largest for >= and >
+//   FIGURE OPERATOR best - VALUE   and the smallest for <= and <
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace ingot::view {
+
+using Figures = std::map<std::string, double>;  // by full name, such as eval/reward_mean
+
+// The figures of another checkpoint's evaluation.
+struct EarlierEvaluation {
+  std::string name;
+  Figures figures;
+};
+
+struct Requirement {
+  enum class Operator { kAtLeast, kAbove, kAtMost, kBelow };
+  std::string text;    // as it was written
+  std::string figure;  // full name
+  Operator op = Operator::kAtLeast;
+  bool best = false;  // compare with `best` + value
+  double value = 0;
+};
+
+// Returns INVALID_ARGUMENT, with the text and the grammar, for anything else than the forms above.
+absl::StatusOr<Requirement> ParseRequirement(const std::string& text);
+
+struct RequirementResult {
+  bool met = false;
+  std::string text;  // one line with the figure, the bound, and where the bound comes from
+};
+
+// A requirement that refers to `best` is met if no earlier evaluation has the figure. Equal values meet >= and <= in
+// spite of rounding in the bound's sum. Returns NOT_FOUND with the names that exist if `figures` lacks the figure.
+absl::StatusOr<RequirementResult> CheckRequirement(const Requirement& requirement, const Figures& figures,
+                                                   const std::vector<EarlierEvaluation>& earlier);
+
+}  // namespace ingot::view
