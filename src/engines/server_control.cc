@@ -100,6 +100,13 @@ absl::Status ServerControl::LoadAndLabel(const std::string& model_dir, const std
       absl::StrCat(name(), " reports the weights '", base::Shown(reported), "' after '", label, "' was loaded"));
 }
 
+absl::StatusOr<AnswerEvent> ServerControl::Answer(const v1::GenerateRequest& request, const GenerateContext& context,
+                                                  milliseconds timeout) {
+  INGOT_ASSIGN_OR_RETURN(const ServerRequest asked, api_.Generate(request, context));
+  INGOT_ASSIGN_OR_RETURN(const std::string body, Call(asked, timeout));
+  return WholeAnswer(api_, body);
+}
+
 absl::StatusOr<AnswerEvent> ServerControl::Sample(const ServedModel& model, const std::vector<int32_t>& prompt,
                                                   const std::string& salt, milliseconds timeout, float temperature) {
   v1::GenerateRequest request;
@@ -110,9 +117,7 @@ absl::StatusOr<AnswerEvent> ServerControl::Sample(const ServedModel& model, cons
   request.mutable_sampling()->set_ignore_eos(true);
   // With this kind, no temperature is refused.
   const GenerateContext context{.model = model, .salt = salt, .logprobs = LogprobKind::kProcessed};
-  INGOT_ASSIGN_OR_RETURN(const ServerRequest asked, api_.Generate(request, context));
-  INGOT_ASSIGN_OR_RETURN(const std::string body, Call(asked, timeout));
-  INGOT_ASSIGN_OR_RETURN(AnswerEvent all, WholeAnswer(api_, body));
+  INGOT_ASSIGN_OR_RETURN(AnswerEvent all, Answer(request, context, timeout));
   if (all.ids.size() == 1 && all.logprobs.size() == 1 && all.top_logprobs.size() == 1) return all;
   return absl::FailedPreconditionError(absl::StrCat(name(), " answered a request for one token with ", all.ids.size()));
 }

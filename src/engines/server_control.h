@@ -33,6 +33,9 @@ class ServerControl {
   // Loads these weights into the server and labels them. REQUIRES: the server is paused.
   absl::Status LoadAndLabel(const std::string& model_dir, const std::string& label, std::chrono::milliseconds timeout);
 
+  // Returns the whole answer of a request that samples.
+  absl::StatusOr<AnswerEvent> Answer(const v1::GenerateRequest& request, const GenerateContext& context,
+                                     std::chrono::milliseconds timeout);
   // Samples one id after the prompt, at temperature 1 unless given, with the 5 most likely ids. `salt` as in
   // GenerateContext.
   absl::StatusOr<AnswerEvent> Sample(const ServedModel& model, const std::vector<int32_t>& prompt,

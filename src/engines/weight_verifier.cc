@@ -105,6 +105,11 @@ double DistanceOf(const std::vector<PromptScores>& a, const std::vector<PromptSc
 
 double RoundingBound(const weights::Snapshot& snapshot) { return IsNarrow(snapshot) ? kNarrowBound : kFp32Bound; }
 
+double TrialBound(const weights::Snapshot& perturbed, const std::vector<PromptScores>& expected,
+                  const std::vector<PromptScores>& given) {
+  return DistanceOf(expected, given) * (IsNarrow(perturbed) ? kNarrowTrialShare : kFp32TrialShare);
+}
+
 absl::StatusOr<std::vector<PromptScores>> WeightVerifier::Expect(
     const std::shared_ptr<const weights::Snapshot>& snapshot) {
   absl::StatusOr<std::vector<PromptScores>> scores = reference_.Score(snapshot, prompts_);
@@ -143,15 +148,14 @@ absl::StatusOr<ScoreDifference> WeightVerifier::VerifyTrial(const weights::Snaps
                                                             std::chrono::milliseconds timeout) {
   INGOT_ASSIGN_OR_RETURN(const std::vector<ServerScores> server, Ask(label, timeout));
   const ScoreDifference found = DifferenceOf(expected, server);
-  const double distance = DistanceOf(expected, given);
-  const double bound = distance * (IsNarrow(perturbed) ? kNarrowTrialShare : kFp32TrialShare);
-  if (distance < kLeastDistance || found.worst_mean() <= std::max(bound, bound_)) return found;
+  const double bound = std::max(TrialBound(perturbed, expected, given), bound_);
+  if (DistanceOf(expected, given) < kLeastDistance || found.worst_mean() <= bound) return found;
   return absl::FailedPreconditionError(absl::StrFormat(
       "%s keeps a part of its earlier weights when it loads others, or computes with other numbers: after a trial "
       "load, "
       "%s, and a mean of %.2g is rounding. Start it with a model folder whose output head is not tied, with the run's "
       "type of weights (--dtype) and without quantization",
-      control_.name(), found.Text(), std::max(bound, bound_)));
+      control_.name(), found.Text(), bound));
 }
 
 }  // namespace ingot::engines

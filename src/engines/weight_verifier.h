@@ -57,6 +57,11 @@ double DistanceOf(const std::vector<PromptScores>& a, const std::vector<PromptSc
 // Returns the largest mean difference that the rounding of these weights' type explains: 1e-4 for fp32, 0.05 for others.
 double RoundingBound(const weights::Snapshot& snapshot);
 
+// Returns the largest mean difference that rounding explains after a trial load: a share of the distance between the
+// perturbed weights' scores and the given weights', because models with small logits also differ little.
+double TrialBound(const weights::Snapshot& perturbed, const std::vector<PromptScores>& expected,
+                  const std::vector<PromptScores>& given);
+
 class WeightVerifier {
  public:
   // `bound` limits the mean difference; 0 = RoundingBound. REQUIRES: `reference` and `control` outlive this object.
@@ -65,7 +70,7 @@ class WeightVerifier {
 
   // Returns Ingot's scores, with which Verify compares the server's.
   absl::StatusOr<std::vector<PromptScores>> Expect(const std::shared_ptr<const weights::Snapshot>& snapshot);
-  // Returns weights for the trial load, and their scores.
+  // Returns weights for the trial load.
   absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Perturb(
       const std::shared_ptr<const weights::Snapshot>& snapshot) {
     return reference_.Perturb(snapshot);
@@ -75,9 +80,8 @@ class WeightVerifier {
   // weights, and ServerControl's errors if it does not answer. REQUIRES: the server has been resumed.
   absl::StatusOr<ScoreDifference> Verify(const weights::Snapshot& snapshot, const std::string& label,
                                          const std::vector<PromptScores>& expected, std::chrono::milliseconds timeout);
-  // Same as Verify, but for the trial load. The bound is a share of the distance between the perturbed weights and the
-  // given ones, because models with small logits also have small differences. Returns FAILED_PRECONDITION if a part of
-  // the perturbed weights did not reach the server.
+  // Same as Verify, but for the trial load, with TrialBound. Returns FAILED_PRECONDITION if a part of the perturbed
+  // weights did not reach the server.
   absl::StatusOr<ScoreDifference> VerifyTrial(const weights::Snapshot& perturbed, const std::string& label,
                                               const std::vector<PromptScores>& expected,
                                               const std::vector<PromptScores>& given,

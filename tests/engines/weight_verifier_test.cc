@@ -108,7 +108,7 @@ TEST(WeightVerifier, CountsMissingAndInfiniteLogprobs) {
 }
 
 TEST(WeightVerifier, HasTheSamePromptsForEachVersion) {
-  const ServedModel model{.vocab_size = 100, .context_length = 12};
+  const ServedModel model{.vocab_size = 100, .context_length = 12, .eos_ids = {}};
   const auto prompts = VerificationPrompts(model);
   EXPECT_EQ(prompts, VerificationPrompts(model));
   ASSERT_EQ(prompts.size(), 4u);

@@ -24,6 +24,8 @@
 #include "base/metrics.h"
 #include "base/outage.h"
 #include "base/status.h"
+#include "engines/engine_api.h"
+#include "engines/exchange_folder.h"
 #include "gateway/gateway.h"
 #include "reward/term_parts.h"
 #include "rollout/engine.h"
@@ -44,6 +46,10 @@ absl::StatusOr<std::unique_ptr<rollout::ServedEngine>> MakeServedEngine(const Ru
                                                                         const ModelSetup& model,
                                                                         const std::string& owner,
                                                                         const std::string& log_path);
+
+// What another project's server serves, and how it gets weights: a tied output head is written as a tensor.
+engines::ServedModel ServedModelOf(const model::ModelConfig& shape, int32_t context_length);
+engines::ExchangeFolder::WriteModel ServedWriter(const model::ModelConfig& shape);
 
 // Creates the models, servers, and sandboxes that reward terms call. If AsksModels(rewards), this uses the engine and
 // external model clients, and calls `text` for the run's text parts. Loads each Python function once, so a function

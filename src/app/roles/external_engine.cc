@@ -27,7 +27,9 @@ absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Untied(
                                                  ": rollout.engine: ingot can sample from it"));
 }
 
-engines::ExchangeFolder::WriteModel WriterOf(const model::ModelConfig& shape) {
+}  // namespace
+
+engines::ExchangeFolder::WriteModel ServedWriter(const model::ModelConfig& shape) {
   return [shape](const std::string& dir, const std::shared_ptr<const weights::Snapshot>& snapshot) -> absl::Status {
     if (!shape.tie_word_embeddings) return SaveSnapshot(dir, shape, snapshot);
     model::ModelConfig served = shape;
@@ -37,18 +39,19 @@ engines::ExchangeFolder::WriteModel WriterOf(const model::ModelConfig& shape) {
   };
 }
 
+engines::ServedModel ServedModelOf(const model::ModelConfig& shape, int32_t context_length) {
+  engines::ServedModel served;
+  served.vocab_size = static_cast<int32_t>(shape.vocab_size);
+  served.context_length = context_length > 0 ? context_length : static_cast<int32_t>(shape.max_position_embeddings);
+  served.eos_ids.assign(shape.eos_token_ids.begin(), shape.eos_token_ids.end());
+  return served;
+}
+
+namespace {
+
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> StartModel(const RunConfig& config, const ModelSetup& model) {
   if (!config.external.url.empty()) return nullptr;
   return config.model.path.empty() ? RandomSnapshot(model.shape, config.seed) : LoadSnapshot(config.model.path, 0);
-}
-
-engines::ServedModel ServedModelOf(const model::ModelConfig& shape, const rollout::EngineOptions& options) {
-  engines::ServedModel served;
-  served.vocab_size = static_cast<int32_t>(shape.vocab_size);
-  served.context_length =
-      options.context_length > 0 ? options.context_length : static_cast<int32_t>(shape.max_position_embeddings);
-  served.eos_ids.assign(shape.eos_token_ids.begin(), shape.eos_token_ids.end());
-  return served;
 }
 
 absl::StatusOr<std::unique_ptr<rollout::ServedEngine>> MakeExternalEngine(const RunConfig& config,
@@ -57,7 +60,7 @@ absl::StatusOr<std::unique_ptr<rollout::ServedEngine>> MakeExternalEngine(const 
                                                                           const std::string& log_path) {
   engines::ExternalEngine::Parts parts;
   parts.api = engines::NewVllmApi();
-  parts.model = ServedModelOf(model.shape, config.rollout);
+  parts.model = ServedModelOf(model.shape, config.rollout.context_length);
   parts.max_weight_bytes = rollout::MaxWeightBytes(model.shape);
   parts.command_words = {{"context", absl::StrCat(parts.model.context_length)},
                          {"dtype", model.shape.torch_dtype},
@@ -68,7 +71,7 @@ absl::StatusOr<std::unique_ptr<rollout::ServedEngine>> MakeExternalEngine(const 
     INGOT_ASSIGN_OR_RETURN(parts.key, base::ReadSecret(config.external.api_key_file));
   }
   INGOT_ASSIGN_OR_RETURN(parts.exchange,
-                         engines::ExchangeFolder::Open(config.external.exchange, owner, WriterOf(model.shape)));
+                         engines::ExchangeFolder::Open(config.external.exchange, owner, ServedWriter(model.shape)));
   INGOT_ASSIGN_OR_RETURN(parts.start_model, StartModel(config, model));
   parts.reference = NewWeightReference(model.shape, config.rollout.threads);
   return engines::ExternalEngine::Create(config.rollout, config.external, std::move(parts));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/commands/command_line/command.h"
+#include "app/commands/model/engine_command.h"
 #include "app/commands/model/evaluate.h"
 #include "app/commands/model/model_command.h"
 #include "app/commands/model/serve.h"
@@ -157,12 +158,40 @@ Command::Run DeclareServe(CLI::App& parser) {
   return [args] { return Serve(*args); };
 }
 
+Command::Run DeclareEngineCheck(CLI::App& parser) {
+  const auto args = std::make_shared<EngineCheckArgs>();
+  parser.add_option("url", args->url, "URL of the server, such as http://127.0.0.1:8000")->required();
+  parser.add_option("--model", args->model_dir, "the model folder that the server runs")->required();
+  parser.add_option(
+      "--write", args->write_dir,
+      "folder that the server can open, to also check loads; the server has its weights again afterwards");
+  parser.add_option("--api-key-file", args->api_key_file, "file with the server's key");
+  parser.add_option("--context-length", args->context_length, "tokens of prompt and answer; 0: the model's")
+      ->check(CLI::Range(0, 1 << 30));
+  parser.add_option("--timeout", args->timeout_s, "seconds for one request")
+      ->check(AtLeastOne())
+      ->capture_default_str();
+  parser.add_flag("--may-crash", args->may_crash, "also send requests that have made servers end");
+  parser.add_flag("--json", args->json, "print JSON");
+  AddThreads(parser, args->threads, "compute threads; 0: all cores");
+  return [args] { return CheckEngineCommand(*args, std::cout, std::cerr); };
+}
+
+std::vector<Command> EngineGroup() {
+  return {{.name = "check",
+           .summary = "measure whether a vLLM server can sample for a run",
+           .declare = DeclareEngineCheck,
+           .computes = true,
+           .holds_keys = true}};
+}
+
 }  // namespace
 
 std::vector<Command> ModelFolderCommands() {
   return {
       {"text", "run tokenizers, chat templates, and parsers on JSON lines", nullptr, TextGroup()},
       {"model", "inspect, convert, and merge model folders", nullptr, ModelGroup(), true},
+      {"engine", "check other projects' rollout servers", nullptr, EngineGroup(), true},
       {.name = "eval",
        .summary = "evaluate a configuration's held-out tasks on a checkpoint",
        .declare = DeclareEval,

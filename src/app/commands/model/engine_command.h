@@ -1,0 +1,23 @@
+// `ingot engine check`: measures whether another project's server can sample for a run.
+#pragma once
+
+#include <iosfwd>
+#include <string>
+
+namespace ingot::app {
+
+struct EngineCheckArgs {
+  std::string url;
+  std::string model_dir;
+  std::string write_dir;     // empty = the server's weights are not changed
+  std::string api_key_file;  // empty = no key
+  int context_length = 0;    // 0 = the model's
+  int timeout_s = 120;       // of one request
+  int threads = 0;           // 0 = all cores
+  bool may_crash = false;
+  bool json = false;
+};
+
+int CheckEngineCommand(const EngineCheckArgs& args, std::ostream& out, std::ostream& err);
+
+}  // namespace ingot::app

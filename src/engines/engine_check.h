@@ -1,0 +1,48 @@
+// Measures what a rollout server can do, and whether its log-probs can be trained on (`ingot engine check`). Compares it
+// with Ingot's model on the same weights. Blocks.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "engines/engine_api.h"
+#include "engines/server_control.h"
+#include "engines/weight_reference.h"
+#include "weights/snapshot.h"
+
+namespace ingot::engines {
+
+enum class Verdict : uint8_t { kRight, kWrong, kNotOffered };
+
+// The answer to one question about a server.
+struct Finding {
+  std::string question;
+  Verdict verdict = Verdict::kRight;
+  std::string text;       // what was measured
+  bool required = false;  // a server without it cannot sample for a run
+};
+
+struct EngineCheckParts {
+  const EngineApi& api;
+  ServerControl& control;
+  ServedModel model;
+  WeightReference& reference;
+  std::shared_ptr<const weights::Snapshot> snapshot;  // that the server runs
+  // Writes a version as a model folder that the server can open. Null = its weights are not changed.
+  std::function<absl::StatusOr<std::string>(const std::shared_ptr<const weights::Snapshot>& snapshot)> write;
+  std::chrono::milliseconds timeout{60000};  // of one request
+  bool may_crash = false;                    // also ask what has made servers end
+};
+
+// Returns a finding per question. Returns an error if the server does not answer at all. With `write`, the server runs
+// the snapshot again afterwards.
+absl::StatusOr<std::vector<Finding>> CheckEngine(const EngineCheckParts& parts);
+
+// Returns whether no required finding is wrong or missing.
+bool CanSample(const std::vector<Finding>& findings);
+
+}  // namespace ingot::engines
