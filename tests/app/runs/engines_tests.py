@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import signal
+import subprocess
 
 from ingot_runs import check, main, wait_for_rows, wait_until, write_asking_config
 
@@ -19,6 +20,7 @@ def settings(ingot, name, fake=None):
              "--context", "${context}"]
     return {"run.name": name, "rollout.engine": "vllm", "rollout.external.command": json.dumps(words),
             "rollout.external.exchange": f"{ingot.folder}/exchange", "rollout.external.idle_health_s": 0.1,
+            "rollout.external.verify": "false", "rollout.external.max_mismatch": 0,
             "scheduler.total_steps": STEPS, "scheduler.drop_zero_variance": "false"}
 
 
@@ -75,5 +77,33 @@ def case_no_server(ingot):
     check(code != 0 and "rollout.external.command" in output, f"exit code {code}: {output}")
 
 
+def case_refused(ingot):
+    """A server with other log-probs than Ingot's model never samples for the run."""
+    write_asking_config(ingot)
+    code, output = ingot.run("train", {**settings(ingot, "refused"), "rollout.external.verify": "true"}, timeout=120)
+    check(code != 0 and "trial load" in output, f"exit code {code}: {output}")
+    check(not pathlib.Path(ingot.folder, "refused/metrics.jsonl").exists() or
+          not [row for row in ingot.metrics("refused") if "reward/mean" in row], "a step was trained")
+
+
+def case_mismatch(ingot):
+    """A run whose server drifts from the policy stops with the engine's name."""
+    write_asking_config(ingot)
+    code, output = ingot.run("launch", {**settings(ingot, "drifting"), "rollout.external.max_mismatch": 0.1}, timeout=300)
+    check(code != 0 and "rollout-0 does not sample from the trained policy" in output, f"exit code {code}: {output}")
+    rows = [row for row in ingot.metrics("drifting") if "reward/mean" in row]
+    check(len(rows) == 3, f"the run stopped after {len(rows)} steps")
+    check(all("engine/load_ms" in row for row in rows), f"metrics of the server are missing: {sorted(rows[0])}")
+
+
+def case_check(ingot):
+    """`ingot engine check` names bad input."""
+    for words, reason in ((["nowhere", "--model", ingot.folder], "is not the URL of a server"),
+                          (["http://127.0.0.1:1", "--model", ingot.folder], "vllm at http://127.0.0.1:1"),
+                          (["http://127.0.0.1:1", "--model", ingot.folder, "--write", "here"], "not an absolute path")):
+        done = subprocess.run([ingot.binary, "engine", "check", *words], capture_output=True, text=True, timeout=60)
+        check(done.returncode != 0 and reason in done.stderr, f"{words}: exit code {done.returncode}: {done.stderr}")
+
+
 if __name__ == "__main__":
-    main(case_launch, case_train, case_no_server)
+    main(case_launch, case_train, case_no_server, case_refused, case_mismatch, case_check)

@@ -1,0 +1,110 @@
+#include "engines/engine_check.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "engines/external_rig.h"
+
+namespace ingot::engines {
+namespace {
+
+using namespace testing;  // NOLINT(google-build-using-namespace)
+using ::testing::HasSubstr;
+
+// A server whose weights are version 1, seed 101, and its check.
+struct Checked {
+  Checked() : folder(*ExchangeFolder::Open(ExchangeRoot(), "check", WriteSeed)) {
+    control.set_url(server.url());
+    const std::string dir = *folder->Write(snapshot);
+    EXPECT_EQ(control.LoadAndLabel(dir, "given", std::chrono::seconds(10)), absl::OkStatus());
+  }
+
+  absl::StatusOr<std::vector<Finding>> Run() {
+    return CheckEngine({.api = *api,
+                        .control = control,
+                        .model = {.vocab_size = kVocab, .context_length = 300, .eos_ids = {}},
+                        .reference = reference,
+                        .snapshot = snapshot,
+                        .write = [this](const auto& version) { return folder->Write(version); }});
+  }
+  // Returns the finding whose question contains the words.
+  Finding Of(const std::string& question) {
+    const auto findings = Run();
+    EXPECT_EQ(findings.status(), absl::OkStatus());
+    for (const Finding& finding : *findings) {
+      if (finding.question.find(question) != std::string::npos) return finding;
+    }
+    ADD_FAILURE() << "nothing asks about " << question;
+    return {};
+  }
+
+  FakeServer server;
+  std::shared_ptr<const weights::Snapshot> snapshot = Seeded(1, 101);
+  const std::unique_ptr<EngineApi> api = NewVllmApi();
+  ServerControl control{*api, ""};
+  SeededReference reference;
+  const std::unique_ptr<ExchangeFolder> folder;
+};
+
+TEST(EngineCheck, ReportsAServerThatCanSample) {
+  Checked checked;
+  checked.server.Fault("slow_ms", 5);
+  const auto findings = checked.Run();
+  ASSERT_EQ(findings.status(), absl::OkStatus());
+  EXPECT_TRUE(CanSample(*findings));
+  int required = 0;
+  for (const Finding& finding : *findings) {
+    EXPECT_TRUE(!finding.required || finding.verdict == Verdict::kRight) << finding.question << ": " << finding.text;
+    required += finding.required;
+  }
+  EXPECT_EQ(required, 4);
+  EXPECT_EQ(checked.server.State("seed"), 101);  // it has its weights again
+  EXPECT_EQ(checked.Of("recompute").verdict, Verdict::kRight);
+}
+
+TEST(EngineCheck, FindsOtherLogprobs) {
+  Checked checked;
+  checked.snapshot = Seeded(1, 102);
+  const Finding finding = checked.Of("log-probs of sampled ids");
+  EXPECT_EQ(finding.verdict, Verdict::kWrong);
+  EXPECT_THAT(finding.text, HasSubstr("does the server run this folder"));
+}
+
+TEST(EngineCheck, FindsTensorsThatALoadLeavesBehind) {
+  Checked checked;
+  checked.server.Fault("keep", "tensor");
+  checked.server.Fault("keep_loads", 1);
+  const Finding finding = checked.Of("weights from a folder");
+  EXPECT_EQ(finding.verdict, Verdict::kWrong);
+  EXPECT_THAT(finding.text, HasSubstr("keeps a part of its earlier weights"));
+}
+
+TEST(EngineCheck, FindsOutWhatTemperaturesMean) {
+  Checked checked;
+  EXPECT_EQ(checked.Of("temperature 0.7").verdict, Verdict::kNotOffered);
+  checked.server.Fault("processed", true);
+  EXPECT_EQ(checked.Of("temperature 0.7").verdict, Verdict::kRight);
+  EXPECT_EQ(checked.Of("top_p").verdict, Verdict::kNotOffered);
+}
+
+TEST(EngineCheck, FindsIgnoredKeysAndSeeds) {
+  Checked checked;
+  EXPECT_EQ(checked.Of("unknown sampling keys").verdict, Verdict::kWrong);  // the fake ignores them, as vLLM does
+  EXPECT_EQ(checked.Of("seeds").verdict, Verdict::kWrong);
+}
+
+TEST(EngineCheck, ReportsMissingParts) {
+  Checked checked;
+  checked.server.Fault("no_spans", true);
+  const auto findings = checked.Run();
+  ASSERT_EQ(findings.status(), absl::OkStatus());
+  EXPECT_FALSE(CanSample(*findings));
+  EXPECT_THAT(findings->at(0).text, HasSubstr("newer release"));
+  checked.server.Kill();
+  EXPECT_TRUE(absl::IsUnavailable(checked.Run().status()));
+}
+
+}  // namespace
+}  // namespace ingot::engines
