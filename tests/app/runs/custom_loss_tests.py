@@ -121,16 +121,20 @@ def case_custom_loss(ingot):
     silent.write_text("#!/bin/sh\necho no trace here >&2\nexit 3\n")
     silent.chmod(0o755)
     loss = "examples/losses/cispo.py:loss"
-    for settings, words in (
+    for settings, *parts in (
             (custom("no-such-python", loss), "trainer.custom.function examples/losses/cispo.py:loss: cannot run 'no-such-python'"),
-            (custom(bare, loss), "cannot import torch"), (custom(bare, loss), "name an interpreter that has it with the key `python`"),
-            (custom(silent, loss), "exited with 3 without a trace of the loss: no trace here"),
+            (custom(bare, loss), "cannot import torch", "set an interpreter that has it with the key `python`"),
+            (custom(silent, loss), "exited with 3 without a trace of the loss: no trace here")):
+        said = errors_of(ingot, settings)
+        check(all(words in said for words in parts), f"{parts} are missing in: {said}")
+    # Errors of the options, which every command finds in the same way.
+    for settings, words in (
             (custom(python, "losses.py"), "custom.function is 'losses.py': write FILE.py:NAME"),
             ({"trainer.objective": "custom"}, "custom.function is ''"),
             ({"trainer.custom.function": loss}, "set objective custom, or no function"),
             ({"trainer.custom.scope": "batch"}, "custom.scope is of objective custom")):
-        said = errors_of(ingot, settings)
-        check(words in said, f"'{words}' is missing in: {said}")
+        checked = ingot.ask(["config", "check"], settings, timeout=200)
+        check(checked.returncode == 2 and words in checked.stderr, f"'{words}' is missing in: {checked}")
 
 
 # (source of a loss, words in the error); each on the line of its own operation

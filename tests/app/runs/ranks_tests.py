@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Several ranks train a launched run: ranks_tests.py BINARY SOURCE_DIR CASE.
 
-Cases: ranks (the leader is killed, and all continue together), ranks_deaths (another rank is killed, or stopped), ranks_lost (two of
+Cases: ranks (the leader is killed, and all continue together), ranks_deaths (no death; another rank is killed, or stopped), ranks_lost (two of
 three are lost for good).
 """
 import os
@@ -35,7 +35,7 @@ def train_through(ingot, deaths):
 
 
 def case_ranks(ingot):
-    train_through(ingot, ((None, None), (0, signal.SIGKILL)))
+    train_through(ingot, ((0, signal.SIGKILL),))
     settings = dict(SHORT, **{"run.name": "one", "cluster.trainer_ranks": 2})
     code, output = ingot.run("train", settings, timeout=60)
     check(code == 2 and "cluster.trainer_ranks" in output and "ingot launch" in output, output)
@@ -45,7 +45,7 @@ def case_ranks(ingot):
 
 
 def case_ranks_deaths(ingot):
-    train_through(ingot, ((1, signal.SIGKILL), (1, signal.SIGSTOP)))
+    train_through(ingot, ((None, None), (1, signal.SIGKILL), (1, signal.SIGSTOP)))
 
 
 def case_ranks_lost(ingot):
