@@ -14,6 +14,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/waits.h"
@@ -210,13 +211,10 @@ ImageStore::Record ImageStore::ReadRecord(const Source& source) {
   return {.digest = lines[0], .registry_digest = lines[2]};
 }
 
-absl::Status ImageStore::WriteRecord(const Source& source, const Record& record, const ImageTools& tools) {
-  const std::string draft = tools.folder() + "/record";
-  std::ofstream(draft) << record.digest << "\n" << source.Name() << "\n" << record.registry_digest << "\n";
-  std::error_code error;
-  fs::rename(draft, source.record, error);
-  if (!error) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("cannot write ", source.record, ": ", error.message()));
+absl::Status ImageStore::WriteRecord(const Source& source, const Record& record) {
+  return base::ReplaceFile(source.record,
+                           absl::StrCat(record.digest, "\n", source.Name(), "\n", record.registry_digest, "\n"),
+                           {.durable = false});
 }
 
 absl::Status ImageStore::TakeTurn(const Source& source) {
@@ -314,7 +312,7 @@ absl::StatusOr<Image> ImageStore::Fetch(const Source& source) {
     INGOT_ASSIGN_OR_RETURN(archive, BuildImage(source.path, hosts, *tools));
   }
   INGOT_ASSIGN_OR_RETURN(record.digest, Unpack(archive, *tools));
-  INGOT_RETURN_IF_ERROR(WriteRecord(source, record, *tools));
+  INGOT_RETURN_IF_ERROR(WriteRecord(source, record));
   if (source.moves) NoteAnswer(source);
   return Load(record.digest);
 }

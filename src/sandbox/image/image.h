@@ -108,7 +108,7 @@ class ImageStore {
   // `text` is the original source string, for errors.
   absl::StatusOr<Image> ResolveSource(const std::string& text, const ImageSource& named);
   static Record ReadRecord(const Source& source);
-  static absl::Status WriteRecord(const Source& source, const Record& record, const ImageTools& tools);
+  static absl::Status WriteRecord(const Source& source, const Record& record);
   absl::StatusOr<Image> Load(const std::string& digest) const;
   // Returns the image if no tool is needed.
   std::optional<Image> Find(const Source& source);
