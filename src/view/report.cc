@@ -45,7 +45,7 @@ const std::vector<Chart>& Charts() {
   static const std::vector<Chart> charts = {
       {"Reward", {"reward/mean", "eval/reward_mean", "eval/graded_mean"}},
       {"Entropy, nats", {"actor/entropy"}},
-      {"Clipped tokens, share", {"actor/clipfrac_low", "actor/clipfrac_high"}},
+      {"Share of clipped tokens", {"actor/clipfrac_low", "actor/clipfrac_high"}},
       {"Gradient norm", {"actor/grad_norm"}},
       {"Staleness, versions", {"async/staleness_mean", "async/staleness_max"}},
       {"Off-policy k3", {"offpolicy/k3_kl"}},
@@ -54,7 +54,7 @@ const std::vector<Chart>& Charts() {
       {"Idle share", {"trainer/idle_ratio", "rollout/idle_ratio"}},
       {"Response length, tokens", {"response_length/mean"}},
       {"Turns", {"num_turns/mean"}},
-      {"Zero-variance groups, share", {"reward/frac_zero_std"}},
+      {"Share of zero-variance groups", {"reward/frac_zero_std"}},
       {"Supervised loss", {"sft/loss", "sft/nll", "dpo/loss"}},
       {"Preference accuracy", {"dpo/accuracy"}},
       {"Preference margin", {"dpo/margin_mean"}},

@@ -12,7 +12,7 @@ export async function runs(session) {
   check((await page.locator("nav a").count()) === 0, "an index of runs has the views of one run");
   const legend = async () => (await page.locator(".chart").first().locator(".u-legend .u-label").allTextContents()).join();
   check((await legend()) === "step,first,second", `the legend of the runs is ${await legend()}`);
-  const keys = await page.locator("table:has-text('The keys in which') tbody td:first-child").allTextContents();
+  const keys = await page.locator("table:has-text('Keys that differ between') tbody td:first-child").allTextContents();
   check(keys.join() === "trainer.learning_rate", `the runs differ in ${keys}`);
   await page.locator("label:has-text('further metric') select").selectOption("actor/entropy");
   await page.waitForSelector(".chart h3:text-is('actor/entropy')");
@@ -26,7 +26,7 @@ export async function runs(session) {
     await session.accessible(`an index of runs, ${scheme}`);
   }
   await page.locator("input[data-run=second]").uncheck();
-  await page.waitForSelector("p:has-text('The configurations of the drawn runs are the same')");
+  await page.waitForSelector("p:has-text('The drawn runs have the same configuration')");
   // The curves arrive after the list.
   await page.waitForFunction(() => [...document.querySelector(".chart").querySelectorAll(".u-legend .u-label")].map((one) => one.textContent).join() === "trained tokens,first");
   await page.locator("input[data-run=second]").check();
@@ -81,7 +81,7 @@ export async function manyRuns(session) {
   check((await rows.count()) === 10, `the search finds ${await rows.count()} runs`);
   session.expected = /status of [45]/;  // up to the end: an answer about a broken run may arrive after its page was left
   for (const [wanted, expected] of [["onerror", "The pool"], ["newer", "99"], ["broken", "config.yaml"]]) await openFound(session, wanted, expected);
-  await openFound(session, "incomplete", "has no step yet");
+  await openFound(session, "incomplete", "has no steps yet");
   await removed(session);
 }
 

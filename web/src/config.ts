@@ -16,6 +16,6 @@ export class ConfigView implements View {
     const filter = h("input", { type: "search", "aria-label": "lines with", placeholder: "lines with",
       oninput: () => replace(shown, raw(linesWith(yaml, (filter as HTMLInputElement).value))) });
     replace(this.place, h("h2", {}, "Configuration"), h("p", { class: "soft" }, `${run.folder}/config.yaml, with all defaults. \`ingot config explain KEY\` describes a key. `,
-      "`ingot view` on the folder of the runs shows in which keys they differ."), h("p", {}, filter), h("div", { class: "card" }, shown));
+      "`ingot view` on the folder that contains the runs shows which keys differ."), h("p", {}, filter), h("div", { class: "card" }, shown));
   }
 }

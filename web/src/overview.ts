@@ -37,14 +37,14 @@ function facts(run: Run): HTMLElement {
   const last = run.last?.values ?? {};
   return h("div", { class: "facts" },
     fact(`${run.last ? run.last.step + 1 : 0} / ${run.facts.total_steps}`, "steps"),
-    fact(number(last["reward/mean"]), "reward of the last step"),
+    fact(number(last["reward/mean"]), "reward in the last step"),
     run.evaluated ? fact(number(run.evaluated.values["eval/reward_mean"]), `held-out reward, version ${run.evaluated.step}`) : null!,
-    fact(number(last["perf/tokens_per_second"], 0), "tokens per second", "tokens of all calls of the last step, with their contexts, divided by its wall-clock time"),
+    fact(number(last["perf/tokens_per_second"], 0), "tokens per second", "tokens in all calls of the last step, with their contexts, divided by its wall-clock time"),
     fact(percent(last["trainer/idle_ratio"]), "trainer idle", "share of the last step in which the trainer waited for a batch"),
     fact(percent(last["rollout/idle_ratio"]), "engines idle", "share of the last step in which the engines had nothing to decode"),
     fact(number(last["actor/entropy"]), "entropy, nats"),
     fact(number(last["offpolicy/k3_kl"]), "off-policy k3", "estimated KL from the weights that sampled the batch to the weights before the step"),
-    run.update_variance ? fact(number(run.update_variance.value), `noise of a group, step ${run.update_variance.step}`, "update variance: |g_i - g|² / |g|², the mean over groups of the batch") : null!);
+    run.update_variance ? fact(number(run.update_variance.value), `one group's noise, step ${run.update_variance.step}`, "update variance: |g_i - g|² / |g|², the mean over the batch's groups") : null!);
 }
 
 function efficiency(run: Run): Child {
@@ -65,9 +65,9 @@ function engines(run: Run): Child {
         number(engine.sampled_tokens), percent(engine.cached_prompt_tokens / Math.max(1, engine.prompt_tokens)),
         percent(engine.idle_share)])),
   prefills,
-  run.scheduler ? h("p", {}, `Agents: ${run.scheduler.running_episodes} episodes run`,
-    run.facts.concurrency ? ` in ${run.facts.concurrency} places (${percent(run.agents_idle_share)} idle now)` : "",
-    `; ${number(run.scheduler.finished_episodes)} finished since this process started; ${run.scheduler.grading} groups are graded.`) : null,
+  run.scheduler ? h("p", {}, `Agents: ${run.scheduler.running_episodes} episodes are running`,
+    run.facts.concurrency ? ` in ${run.facts.concurrency} slots (${percent(run.agents_idle_share)} idle now)` : "",
+    `; ${number(run.scheduler.finished_episodes)} finished since this process started; ${run.scheduler.grading} groups are being graded.`) : null,
   run.scheduler_error ? h("p", { class: "error" }, run.scheduler_error) : null];
 }
 
@@ -77,7 +77,7 @@ function started(run: Run): Child {
   const until = (isFinished(run) || !run.live) && last ? `the newest step ended ${seconds(last.time - run.started)} later` :
     `${seconds(run.now - run.started)} ago`;
   return h("p", { class: "soft" }, `Started ${new Date(run.started * 1000).toLocaleString()}, ${until}. Folder: ${run.folder}. `,
-    last ? link(hash("step", { step: last.step }), "Groups of the newest step") : null);
+    last ? link(hash("step", { step: last.step }), "Groups in the newest step") : null);
 }
 
 export class Overview implements View {
@@ -102,10 +102,10 @@ export class Overview implements View {
       run.outdated ? h("p", { class: "error" }, `${run.outdated}.`) : null,
       run.pool_error ? h("p", { class: "error" }, `The pool cannot be read: ${run.pool_error}`) : null,
       run.no_pool ? h("p", { class: "soft" }, `There are no episodes: ${run.no_pool}.`) : null,
-      run.broken_rows ? h("p", { class: "error" }, `${run.broken_rows} broken lines of metrics.jsonl are left out.`) : null,
+      run.broken_rows ? h("p", { class: "error" }, `${run.broken_rows} invalid lines in metrics.jsonl were skipped.`) : null,
       run.supervised && (run.facts.supervised || !run.rows) ? supervisedFacts(run.supervised) : null,
-      run.facts.supervised ? (run.supervised ? null : h("p", {}, "The record has no step yet.")) : run.rows ? [facts(run), efficiency(run)] :
-        h("p", {}, "The record has no step yet. ", link(hash("window"), "The window"), " shows what runs."),
+      run.facts.supervised ? (run.supervised ? null : h("p", {}, "The record has no steps yet.")) : run.rows ? [facts(run), efficiency(run)] :
+        h("p", {}, "The record has no steps yet. ", link(hash("window"), "The window"), " shows what is running."),
       run.trainer ? h("p", {}, `Trainer: ${run.trainer}`) : null,
       engines(run), started(run));
     this.uncalled.update(run);
@@ -115,7 +115,7 @@ export class Overview implements View {
       this.key = key;
       this.sections.forEach((section) => section.close());
       this.sections = wanted.map((section, i) => new ChartSection(section, i === 0, this.folds, () => void this.fill().catch(() => undefined)));
-      replace(this.heading, wanted.length && !run.no_pool ? h("p", { class: "soft" }, "A click on a point opens the groups of its step.") : null);
+      replace(this.heading, wanted.length && !run.no_pool ? h("p", { class: "soft" }, "Click a point to open its step's groups.") : null);
       replace(this.curves, this.sections.map((section) => section.element));
     }
     await this.fill();

@@ -12,6 +12,6 @@ export function describeRun(run: Run): string {
   if (isFinished(run)) return `finished · ${run.last!.step + 1} steps`;
   if (!run.live) return run.last ? `from the run's files · step ${run.last.step + 1} of ${run.facts.total_steps}` : "from the run's files";
   if (run.facts.supervised) return run.supervised ? `running · step ${run.supervised.step + 1}` : "running";
-  if (run.scheduler?.finished) return "all batches are made";
+  if (run.scheduler?.finished) return "all batches are complete";
   return run.scheduler ? `running · step ${run.scheduler.next_step}` : "running";
 }

@@ -107,8 +107,8 @@ export class RunsView implements View {
 
   private keys(chosen: IndexedRun[]): Child {
     const keys = differingKeys(this.shown.runs, chosen);
-    return [h("h2", {}, "Configuration"), keys.length === 0 ? h("p", { class: "soft" }, "The configurations of the drawn runs are the same.") :
-      table("The keys in which the drawn runs differ", ["key", ...chosen.map((run) => run.name)], keys.map(({ key, values }) => [h("code", {}, key), ...values.map((value) => h("code", { class: "value" }, value))]))];
+    return [h("h2", {}, "Configuration"), keys.length === 0 ? h("p", { class: "soft" }, "The drawn runs have the same configuration.") :
+      table("Keys that differ between the drawn runs", ["key", ...chosen.map((run) => run.name)], keys.map(({ key, values }) => [h("code", {}, key), ...values.map((value) => h("code", { class: "value" }, value))]))];
   }
 
   private metrics(): string[] {

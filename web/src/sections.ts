@@ -38,7 +38,7 @@ export function sectionsFor(names: string[]): Section[] {
     { title: "Rewards by term and domain", charts: [
       ...every("Reward by term, before weights", "reward/term/", like("reward/term/", whole)),
       ...every("Reward by domain", "reward/batch_mean@domain:", like("reward/batch_mean@domain:"), "step", kMostAlike),
-      ...every("Measures of reward terms", "reward/term/", like("reward/term/", (rest) => rest.includes("/") && !rest.includes("@")), "step", kMostAlike),
+      ...every("Reward term measures", "reward/term/", like("reward/term/", (rest) => rest.includes("/") && !rest.includes("@")), "step", kMostAlike),
       ...every("Signals", "signal/", like("signal/", (rest) => !rest.includes("@")), "step", kMostAlike)] },
     { title: "Evaluations by term, set, and domain", charts: [
       ...every("Evaluation by reward term, before weights", "eval/term/", like("eval/term/"), "eval"),
@@ -47,12 +47,12 @@ export function sectionsFor(names: string[]): Section[] {
       ...every("Evaluation by domain", "eval/reward_mean@domain:", like("eval/reward_mean@domain:"), "eval", kMostAlike)] },
     { title: "Trainer", charts: [
       chart("Entropy, nats", ["actor/entropy"]),
-      chart("Clipped tokens, share", ["actor/clipfrac_low", "actor/clipfrac_high"], "step", "tokens whose importance ratio left the allowed range"),
+      chart("Share of clipped tokens", ["actor/clipfrac_low", "actor/clipfrac_high"], "step", "tokens whose importance ratio left the allowed range"),
       chart("Importance ratio", ["cispo/ratio_mean", "cispo/ratio_max"], "step", "probability of a token under the trained weights, relative to when it was sampled"),
       chart("Gradient norm", ["actor/grad_norm"]),
-      chart("Variance of the update", ["trainer/update_variance"], "step", "noise of one group's gradient, relative to the batch's"),
+      chart("Update variance", ["trainer/update_variance"], "step", "noise of one group's gradient, relative to the batch's"),
       chart("Off-policy k3", ["offpolicy/k3_kl"], "step", "estimated KL from the weights that sampled the batch to the weights before the step"),
-      chart("KL of the step", ["trainer/step_kl_mean", "trainer/step_kl_max"], "step", "how far the step moved the policy, in nats per token"),
+      chart("Step KL", ["trainer/step_kl_mean", "trainer/step_kl_max"], "step", "how far the step moved the policy, in nats per token"),
       chart("Rollout and trainer mismatch", ["mismatch/logprob_abs_diff_max", "mismatch/k3_kl"], "step", "log-probs of the same tokens and weights, computed by both")] },
     { title: "Rollout", charts: [
       chart("Response length, tokens", ["response_length/mean", "response_length/max"]),
@@ -60,12 +60,12 @@ export function sectionsFor(names: string[]): Section[] {
       chart("Episodes: truncated, malformed, repeated", ["agent/truncated_ratio", "agent/malformed_ratio", "agent/repeat_ratio"])] },
     { title: "Scheduler", charts: [
       chart("Staleness, versions", ["async/staleness_mean", "async/staleness_max"], "step", "optimizer steps between sampling a token and training on it"),
-      chart("Zero-variance groups, share", ["reward/frac_zero_std"], "step", "groups whose episodes all have the same reward, so nothing to learn from")] },
+      chart("Share of zero-variance groups", ["reward/frac_zero_std"], "step", "groups whose episodes all have the same reward, so nothing to learn from")] },
     { title: "Time and tokens", charts: [
-      chart("Seconds of a step", ["perf/step_seconds", "perf/wait_seconds", "perf/train_seconds"]),
+      chart("Step time in seconds", ["perf/step_seconds", "perf/wait_seconds", "perf/train_seconds"]),
       chart("Tokens per second", ["perf/tokens_per_second", "rollout/sampled_tokens_per_second"]),
       chart("Idle share", ["trainer/idle_ratio", "rollout/idle_ratio"]),
-      chart("Speed-up by the tree, and its bound", ["tree/speedup", "tree/speedup_bound"], "step", "training shared prefixes once, relative to one sample per call")] },
+      chart("Speedup from the tree, and its bound", ["tree/speedup", "tree/speedup_bound"], "step", "training shared prefixes once, relative to one sample per call")] },
     { title: "Supervised stages", charts: supervised },
   ];
   return sections.map(({ title, charts }) => ({ title, charts: charts.filter((spec) => spec.names.length > 0) }))

@@ -23,7 +23,7 @@ export class TimeView implements View {
     const time = await ask<Time>("time");
     if (time.steps === 0) {
       return refresh(this.place, h("h2", {}, "Time"), h("p", {}, run.facts.supervised ?
-        "A supervised run waits for no agents and no engines; its tokens per second are on the overview." : "The record has no step yet."));
+        "A supervised run does not wait for agents or engines. The overview shows its tokens per second." : "The record has no steps yet."));
     }
     const tokens = time.tokens;
     const amounts = tokenParts(tokens);
@@ -41,7 +41,7 @@ export class TimeView implements View {
         h("p", {}, "It did not wait."),
       h("h2", {}, "The engines"),
       h("p", {}, time.engine_total ? `They had nothing to do for ${percent(time.engine_idle / time.engine_total)} of ${seconds(time.engine_total)}.` :
-        "The record does not say how long they were idle."),
+        "The record does not show how long they were idle."),
       h("h2", {}, "Where every sampled token went"),
       bar(amounts, Math.max(1, tokens.sampled), "sampled tokens"),
       table(`${number(tokens.sampled)} tokens were sampled, by the engines' own count. Of dropped and failed groups ${tokens.dropped_groups_counted} of ${tokens.dropped_groups} are counted so far; deleted trees cannot be.`,

@@ -165,7 +165,7 @@ export class TokensView implements View {
         [h("span", {}, "the advantages are unknown: the episode is not trained, or they depend on the whole batch")],
       source: [swatch(kOwn, "sampled in this call"), ...(this.path.hasEarlier ? [swatch(kEarlier, "sampled in an earlier call")] : [])],
     };
-    replace(this.legend, h("span", {}, "no color: of the prompt"), this.path.hasEarlier ? h("span", { class: "t earlier" }, "dotted: sampled in an earlier call") : null, legends[this.colouring]);
+    replace(this.legend, h("span", {}, "no color: prompt"), this.path.hasEarlier ? h("span", { class: "t earlier" }, "dotted: sampled in an earlier call") : null, legends[this.colouring]);
   }
 
   // Draws the visible lines; `again`: also the lines that are already drawn.
@@ -218,7 +218,7 @@ export class TokensView implements View {
   }
 
   private factsOf(token: Token): string {
-    if (!token.sampled) return "of the prompt";
+    if (!token.sampled) return "prompt";
     return `sampled in ${token.earlier ? "the earlier " : ""}call ${token.call}, version ${token.version}${token.mixed ? " with mixed KV" : ""}, log-prob ${number(token.logprob)}` +
       (this.advantages.has(token.call) ? `, advantage ${number(this.advantages.get(token.call))}` : "");
   }

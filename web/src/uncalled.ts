@@ -30,10 +30,10 @@ export class Uncalled {
     if (!this.list.isConnected) replace(this.element, this.list, this.entry, this.said);
     this.entry.hidden = !run.can_end;
     refresh(this.list, h("h2", {}, title(run)),
-      h("p", { class: "soft" }, "Their clients may have died after the opening. Each ends by itself after gateway.episode_first_call_s. ",
+      h("p", { class: "soft" }, "Their clients may have died after opening them. Each episode ends automatically after gateway.episode_first_call_s. ",
         run.can_end ? h("button", { type: "button", "data-end": "all=1" }, "End all") :
           "`ingot episodes end RUN` ends them now."),
-      table("The oldest of them first", ["episode", "#age", "kind", "#group", "#sample", "task", ""], rows(run)));
+      table("Oldest first", ["episode", "#age", "kind", "#group", "#sample", "task", ""], rows(run)));
   }
 
   private clicked(event: MouseEvent): void {

@@ -38,7 +38,7 @@ function openGroups(open: WindowGroup[], median: number, over: boolean): Child {
 
 function runningEpisodes(open: WindowGroup[]): Child {
   return [h("h2", {}, "Running episodes"),
-    table("Samples that run now, the oldest first", ["episode", "group", "#sample", "#attempt", "#age"],
+    table("Running samples, oldest first", ["episode", "group", "#sample", "#attempt", "#age"],
       open.flatMap((group) => group.samples.filter((sample) => sample.state === "open").map((sample) => ({ group, sample })))
         .sort((a, b) => b.sample.age_s - a.sample.age_s).slice(0, 100)
         .map(({ group, sample }) => [link(hash("episode", { id: sample.id }), sample.id.slice(0, 12)), link(hash("group", { group: group.group }), group.group), sample.sample,
@@ -56,7 +56,7 @@ export class WindowView implements View {
     const cells = cellsOf(state, over);
     const open = state.groups.filter((group) => group.state === "open");
     refresh(this.place, h("h2", {}, "The window"), h("p", {}, summary(state, cells, over)),
-      cells.length ? h("div", { class: "cells", role: "list", "aria-label": "groups in the order of admission" }, cells.map(drawn)) :
+      cells.length ? h("div", { class: "cells", role: "list", "aria-label": "groups in admission order" }, cells.map(drawn)) :
         over ? null : h("p", { class: "soft" }, "No group holds a slot: none is admitted yet, or all are trained."),
       legend(cells, over), openGroups(open, state.median_age_s, over), over ? null : runningEpisodes(open));
   }
