@@ -93,8 +93,8 @@ class EngineCheck {
     if (!kind.ok()) return AddError(kQuestion, kind.status(), /*required=*/true);
     kind_ = *kind;
     Add(kQuestion, Verdict::kRight,
-        *kind == LogprobKind::kRaw ? "raw log-probs: for temperature 1, with any truncation"
-                                   : "processed log-probs: for any temperature, without truncation",
+        *kind == LogprobKind::kRaw ? "raw log-probs: support temperature 1 with any truncation"
+                                   : "processed log-probs: support any temperature without truncation",
         true);
   }
 
@@ -144,19 +144,19 @@ class EngineCheck {
     hot.mutable_sampling()->set_temperature(0.7F);
     const absl::Status served = Answer(hot).status();
     Add("temperature 0.7", served.ok() ? Verdict::kRight : Verdict::kNotOffered,
-        served.ok() ? "log-probs are those of the temperature" : "needs --logprobs-mode processed_logprobs");
+        served.ok() ? "log-probs are for this temperature" : "needs --logprobs-mode processed_logprobs");
     v1::GenerateRequest cut = Ask(41, 4);
     cut.mutable_sampling()->set_top_p(0.9F);
     const absl::Status truncated = Answer(cut).status();
     Add("top_p 0.9", truncated.ok() ? Verdict::kRight : Verdict::kNotOffered,
-        truncated.ok() ? "log-probs are those before truncation" : "needs --logprobs-mode raw_logprobs");
+        truncated.ok() ? "log-probs are from before truncation" : "needs --logprobs-mode raw_logprobs");
   }
 
   void AskStops() {
     v1::GenerateRequest greedy = Ask(50, 12);
     greedy.mutable_sampling()->set_temperature(1);
     greedy.mutable_sampling()->set_top_k(1);
-    if (*kind_ == LogprobKind::kProcessed) return Add("stop ids", Verdict::kNotOffered, "not asked: needs top_k");
+    if (*kind_ == LogprobKind::kProcessed) return Add("stop ids", Verdict::kNotOffered, "not checked: needs top_k");
     const absl::StatusOr<AnswerEvent> all = Answer(greedy);
     if (!all.ok()) return AddError("stop ids", all.status());
     const size_t at = all->ids.size() / 2;
@@ -179,7 +179,7 @@ class EngineCheck {
     if (!first.ok() || !second.ok()) return AddError("seeds", first.ok() ? second.status() : first.status());
     const bool same = first->ids == second->ids;
     Add("seeds", same ? Verdict::kRight : Verdict::kWrong,
-        same ? "equal seeds give equal ids" : "equal seeds give other ids");
+        same ? "equal seeds give equal ids" : "equal seeds give different ids");
   }
 
   void AskGrammar() {
@@ -217,7 +217,7 @@ class EngineCheck {
       AskMoving(mode, *other, *folder);
     }
     if (const absl::Status back = Load(SwapMode::kAbort, *own, "check-given"); !back.ok()) {
-      AddError("the first weights again", back, true);
+      AddError("reloading the first weights", back, true);
     }
   }
 
@@ -275,7 +275,7 @@ class EngineCheck {
     asked.mutable_sampling()->set_seed(7);
     const absl::Status served = parts_.control.Answer(asked, context, parts_.timeout).status();
     const absl::Status healthy = parts_.control.Health();
-    if (!healthy.ok()) return Add(kQuestion, Verdict::kWrong, "the server ended: " + base::Shown(served.ToString()));
+    if (!healthy.ok()) return Add(kQuestion, Verdict::kWrong, "the server exited: " + base::Shown(served.ToString()));
     if (!served.ok()) return AddError(kQuestion, served);
     Add(kQuestion, Verdict::kRight, absl::StrCat(asked.prompt_ids_size(), " ids"));
   }

@@ -31,18 +31,18 @@ struct EngineCheckParts {
   ServerControl& control;
   ServedModel model;
   WeightReference& reference;
-  std::shared_ptr<const weights::Snapshot> snapshot;  // that the server runs
-  // Writes a version as a model folder that the server can open. Null = its weights are not changed.
+  std::shared_ptr<const weights::Snapshot> snapshot;  // loaded by the server
+  // Writes a version as a model folder that the server can open. Null = the server's weights are not changed.
   std::function<absl::StatusOr<std::string>(const std::shared_ptr<const weights::Snapshot>& snapshot)> write;
-  std::chrono::milliseconds timeout{60000};  // of one request
-  bool may_crash = false;                    // also ask what has made servers end
+  std::chrono::milliseconds timeout{60000};  // for one request
+  bool may_crash = false;                    // also send requests that have crashed servers
 };
 
-// Returns a finding per question. Returns an error if the server does not answer at all. With `write`, the server runs
-// the snapshot again afterwards.
+// Returns one finding per question. Returns an error if the server does not respond at all. With `write`, the server
+// has the snapshot loaded again afterwards.
 absl::StatusOr<std::vector<Finding>> CheckEngine(const EngineCheckParts& parts);
 
-// Returns whether no required finding is wrong or missing.
+// Returns true if all required findings are present and OK.
 bool CanSample(const std::vector<Finding>& findings);
 
 }  // namespace ingot::engines

@@ -1,4 +1,4 @@
-// Ingot's own log-probs under a version's weights. A server that was given the weights must report the same, up to
+// Ingot's own log-probs under a version's weights. A server with the same weights must report the same log-probs, up to
 // rounding.
 #pragma once
 
@@ -13,8 +13,8 @@ namespace ingot::engines {
 
 // The log-probs of a prompt's ids, at temperature 1.
 struct PromptScores {
-  std::vector<float> logprobs;  // of ids 1 to n - 1, each given the ids before it
-  std::vector<float> next;      // [vocab_size], of the id after the last one
+  std::vector<float> logprobs;  // for ids 1 to n - 1, each given the ids before it
+  std::vector<float> next;      // [vocab_size], for the id after the last one
 };
 
 // Used by one thread at a time.
@@ -26,8 +26,8 @@ class WeightReference {
   virtual absl::StatusOr<std::vector<PromptScores>> Score(const std::shared_ptr<const weights::Snapshot>& snapshot,
                                                           const std::vector<std::vector<int32_t>>& prompts) = 0;
 
-  // Returns other weights with the same version, shapes, and types. Each tensor differs so much that a server which
-  // keeps the earlier one cannot report their log-probs.
+  // Returns different weights with the same version, shapes, and types. Each tensor differs so much that a server that
+  // keeps the earlier tensor cannot report the same log-probs.
   virtual absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Perturb(
       const std::shared_ptr<const weights::Snapshot>& snapshot) = 0;
 };

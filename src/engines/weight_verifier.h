@@ -1,13 +1,13 @@
-// Finds out whether a server samples from the weights that it was given. Ingot scores a few ids with its own model
+// Checks whether a server samples from the weights that it was told to load. Ingot scores a few ids with its own model
 // before the weights are sent (WeightReference), and the server scores the same ids after it has loaded them.
 //
-// A label cannot show this: it only repeats what the server was told. Verification finds tensors that the loader skipped,
-// half an update, another precision, and prefix caches of earlier weights. Each prompt is both scored, which computes
-// every position, and continued by one sampled id, which may use the prefix cache. The two means are compared
-// separately.
+// A label cannot show this, because it only repeats what the server was told. Verification detects tensors that the
+// loader skipped, partial updates, a different precision, and prefix caches from earlier weights. Each prompt is both
+// scored, which computes every position, and continued by one sampled id, which may use the prefix cache. The two means
+// are compared separately.
 //
-// Early in training, a tensor of the version before differs from the new one by less than bf16 rounds. So the TRIAL LOAD
-// after each start of a server gives it weights of which every tensor differs by much.
+// Early in training, consecutive versions of a tensor may differ by less than bf16 rounding. Therefore, the TRIAL LOAD
+// after each server start loads weights in which every tensor is very different.
 //
 // Not thread safe.
 #pragma once
@@ -45,11 +45,11 @@ struct ScoreDifference {
   std::string Text() const;
 };
 
-// Returns four prompts of up to 33 ids. They are the same for every version, so that a server which reuses the KV cache
-// of an earlier one is found.
+// Returns four prompts of up to 33 ids. They are the same for every version, so that a server that reuses an earlier
+// version's KV cache is detected.
 std::vector<std::vector<int32_t>> VerificationPrompts(const ServedModel& model);
 
-// Returns the differences. A log-prob that is missing or not a number counts as an infinite one.
+// Returns the differences. A log-prob that is missing or NaN counts as an infinite difference.
 ScoreDifference DifferenceOf(const std::vector<PromptScores>& reference, const std::vector<ServerScores>& server);
 // Returns the mean absolute difference between two versions' log-probs of the prompts.
 double DistanceOf(const std::vector<PromptScores>& a, const std::vector<PromptScores>& b);
@@ -68,7 +68,7 @@ class WeightVerifier {
   WeightVerifier(WeightReference& reference, ServerControl& control, const ServedModel& model, double bound)
       : reference_(reference), control_(control), model_(model), bound_(bound), prompts_(VerificationPrompts(model)) {}
 
-  // Returns Ingot's scores, with which Verify compares the server's.
+  // Returns Ingot's scores, which Verify compares with the server's.
   absl::StatusOr<std::vector<PromptScores>> Expect(const std::shared_ptr<const weights::Snapshot>& snapshot);
   // Returns weights for the trial load.
   absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Perturb(
@@ -76,8 +76,8 @@ class WeightVerifier {
     return reference_.Perturb(snapshot);
   }
 
-  // Compares the server with the expected scores. Returns DATA_LOSS, with the numbers, if the server samples from other
-  // weights, and ServerControl's errors if it does not answer. REQUIRES: the server has been resumed.
+  // Compares the server with the expected scores. Returns DATA_LOSS, with the numbers, if the server samples from
+  // different weights, and ServerControl's errors if it does not respond. REQUIRES: the server has been resumed.
   absl::StatusOr<ScoreDifference> Verify(const weights::Snapshot& snapshot, const std::string& label,
                                          const std::vector<PromptScores>& expected, std::chrono::milliseconds timeout);
   // Same as Verify, but for the trial load, with TrialBound. Returns FAILED_PRECONDITION if a part of the perturbed

@@ -89,9 +89,9 @@ absl::StatusOr<Requirement> ParseRequirement(const std::string& text) {
   Requirement requirement;
   requirement.text = Trimmed(text);
   const size_t at = text.find_first_of("<>");
-  if (at == std::string::npos) return Malformed(text, "it has no operator");
+  if (at == std::string::npos) return Malformed(text, "the operator is missing");
   const std::string figure = Trimmed(text.substr(0, at));
-  if (figure.empty()) return Malformed(text, "it has no figure");
+  if (figure.empty()) return Malformed(text, "the figure is missing");
   requirement.figure = figure.starts_with("eval/") ? figure : absl::StrCat("eval/", figure);
   std::string rest = text.substr(at);
   const auto found =
@@ -100,7 +100,7 @@ absl::StatusOr<Requirement> ParseRequirement(const std::string& text) {
   rest = Trimmed(rest.substr(found->first.size()));
   requirement.best = rest.starts_with("best");
   const std::optional<double> value = requirement.best ? OffsetIn(Trimmed(rest.substr(4))) : NumberIn(rest);
-  if (!value) return Malformed(text, absl::StrCat("'", base::Printable(rest), "' is not a value"));
+  if (!value) return Malformed(text, absl::StrCat("'", base::Printable(rest), "' is not a number"));
   requirement.value = *value;
   return requirement;
 }
@@ -113,7 +113,7 @@ absl::StatusOr<RequirementResult> CheckRequirement(const Requirement& requiremen
     for (const auto& [name, value] : figures) names.push_back(base::Printable(name));
     return absl::NotFoundError(absl::StrCat("requirement '", base::Printable(requirement.text),
                                             "': the evaluation has no figure ", base::Printable(requirement.figure),
-                                            "; it has ", absl::StrJoin(names, ", ")));
+                                            "; available: ", absl::StrJoin(names, ", ")));
   }
   const auto line = [&](bool met, const std::string& why) {
     return RequirementResult{
@@ -122,7 +122,7 @@ absl::StatusOr<RequirementResult> CheckRequirement(const Requirement& requiremen
   };
   if (!requirement.best) return line(Holds(requirement.op, found->second, requirement.value), "");
   const EarlierEvaluation* best = BestOf(requirement, earlier);
-  if (best == nullptr) return line(true, "; no earlier evaluation has it");
+  if (best == nullptr) return line(true, "; no earlier evaluation has this figure");
   const double best_value = best->figures.at(requirement.figure);
   return line(Holds(requirement.op, found->second, best_value + requirement.value),
               fmt::format("; the best is {:.4f} of {}", best_value, base::Printable(best->name)));

@@ -1,4 +1,4 @@
-// Conditions on the figures of an evaluation, such as `reward_mean >= best - 0.02`, which decide whether a checkpoint may
+// Conditions on an evaluation's metrics, such as `reward_mean >= best - 0.02`, that determine whether a checkpoint may
 // be used. Pure.
 //
 //   FIGURE OPERATOR VALUE          FIGURE: reward_mean, pass@4, reward_mean@set:code, ...; `eval/` in front is optional
@@ -18,7 +18,7 @@ namespace ingot::view {
 
 using Figures = std::map<std::string, double>;  // by full name, such as eval/reward_mean
 
-// The figures of another checkpoint's evaluation.
+// The metrics of another checkpoint's evaluation.
 struct EarlierEvaluation {
   std::string name;
   Figures figures;
@@ -33,7 +33,7 @@ struct Requirement {
   double value = 0;
 };
 
-// Returns INVALID_ARGUMENT, with the text and the grammar, for anything else than the forms above.
+// Returns INVALID_ARGUMENT, with the text and the grammar, if the text does not have one of the forms above.
 absl::StatusOr<Requirement> ParseRequirement(const std::string& text);
 
 struct RequirementResult {
@@ -41,8 +41,9 @@ struct RequirementResult {
   std::string text;  // one line with the figure, the bound, and where the bound comes from
 };
 
-// A requirement that refers to `best` is met if no earlier evaluation has the figure. Equal values meet >= and <= in
-// spite of rounding in the bound's sum. Returns NOT_FOUND with the names that exist if `figures` lacks the figure.
+// A requirement that refers to `best` is met if no earlier evaluation has the figure. Equal values meet >= and <=
+// despite rounding in the bound's sum. Returns NOT_FOUND, with the available names, if `figures` does not have the
+// figure.
 absl::StatusOr<RequirementResult> CheckRequirement(const Requirement& requirement, const Figures& figures,
                                                    const std::vector<EarlierEvaluation>& earlier);
 

@@ -49,7 +49,7 @@ TEST(Requirement, ComparesWithTheBestEarlierEvaluation) {
 TEST(Requirement, IsMetByTheFirstEvaluation) {
   const RequirementResult first = Check("reward_mean > best + 1", {{"eval/reward_mean", 0}});
   EXPECT_TRUE(first.met);
-  EXPECT_THAT(first.text, HasSubstr("no earlier evaluation has it"));
+  EXPECT_THAT(first.text, HasSubstr("no earlier evaluation has this figure"));
 }
 
 TEST(Requirement, RejectsOtherForms) {

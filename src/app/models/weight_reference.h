@@ -8,9 +8,9 @@
 
 namespace ingot::app {
 
-// Returns a reference for models with this shape. It shares a snapshot's memory, needs little of its own, and its
-// log-probs are those of Ingot's engine on the CPU, bit for bit. `threads` is the number of compute threads; 0 = as many
-// as the calling thread has.
+// Returns a reference for models with this shape. It shares a snapshot's memory and needs little more. Its log-probs
+// equal those of Ingot's engine on the CPU, bit for bit. `threads` is the number of compute threads; 0 = as many as the
+// calling thread has.
 std::unique_ptr<engines::WeightReference> NewWeightReference(const model::ModelConfig& shape, int threads);
 
 }  // namespace ingot::app

@@ -14,14 +14,15 @@ absl::Status MismatchGuard::Add(const std::string& engine, int64_t version,
     return absl::OkStatus();
   }
   if (++state.exceeded < kSteps) return absl::OkStatus();
-  const std::string good = state.last_good < 0 ? std::string("none was good since this process started")
+  const std::string good = state.last_good < 0 ? std::string("no version was good since this process started")
                                                : absl::StrFormat("version %d was the last good one", state.last_good);
-  return absl::FailedPreconditionError(absl::StrFormat(
-      "%s does not sample from the trained policy: its log-probs differ by %.3g on average at version %d, and "
-      "rollout.external.max_mismatch is %g (%d measured steps in a row; %s). Run `ingot engine check` on its server, "
-      "and "
-      "continue with --resume",
-      engine, found->second, version, most_, kSteps, good));
+  return absl::FailedPreconditionError(
+      absl::StrFormat("%s does not sample from the trained policy: its log-probs differ by %.3g on average at version "
+                      "%d, but rollout.external.max_mismatch is %g (%d consecutive measured steps; %s). Run `ingot "
+                      "engine check` on its server, "
+                      "and "
+                      "continue with --resume",
+                      engine, found->second, version, most_, kSteps, good));
 }
 
 }  // namespace ingot::app

@@ -15,16 +15,16 @@ class MismatchGuard {
   // `most` limits mismatch/logprob_abs_diff_mean; 0 = no limit.
   explicit MismatchGuard(double most) : most_(most) {}
 
-  // Takes a step's metrics, of tokens that `engine` sampled with the weights of `version`. A step without a measurement
-  // changes nothing. Returns FAILED_PRECONDITION, with the engine and its last good version, if the limit was exceeded
-  // at kSteps measurements of the engine in a row. A value that is not a number exceeds it.
+  // Adds a step's metrics for tokens that `engine` sampled with the weights of `version`. A step without a measurement
+  // changes nothing. Returns FAILED_PRECONDITION, with the engine and its last good version, if the engine's last
+  // kSteps measurements exceeded the limit. NaN exceeds it.
   absl::Status Add(const std::string& engine, int64_t version, const std::map<std::string, double>& metrics);
 
   static constexpr int kSteps = 3;
 
  private:
   struct State {
-    int exceeded = 0;        // measurements in a row
+    int exceeded = 0;        // consecutive measurements
     int64_t last_good = -1;  // version; -1 = none
   };
 

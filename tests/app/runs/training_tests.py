@@ -290,7 +290,7 @@ def case_evaluate(ingot):
     code, output = evaluate(1, ["reward_mean >= best + 1.5", "reward_mean <= 1"])
     check(code == 1 and output.count("requirement NOT met: ") == 1 and output.count("requirement met: ") == 1, f"{code}: {output}")
     code, output = evaluate(1, ["reward_mean >= bests"])
-    check(code == 2 and "'bests' is not a value" in output and "eval/reward_mean" not in output, f"{code}: {output}")
+    check(code == 2 and "'bests' is not a number" in output and "eval/reward_mean" not in output, f"{code}: {output}")
     # An agent's call of at most 4 tokens; the cap cuts it to 2.
     lengths = {}
     for cap in (0, 2):

@@ -33,11 +33,11 @@ const char* WordOf(engines::Verdict verdict) {
 absl::Status CheckArgs(const EngineCheckArgs& args) {
   if (!args.url.starts_with("http://") && !args.url.starts_with("https://")) {
     return absl::InvalidArgumentError(
-        absl::StrCat("'", args.url, "' is not the URL of a server, such as http://127.0.0.1:8000"));
+        absl::StrCat("'", args.url, "' is not a server URL, such as http://127.0.0.1:8000"));
   }
   if (!args.write_dir.empty() && !args.write_dir.starts_with('/')) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--write ", args.write_dir, " is not an absolute path: the server opens it too"));
+        absl::StrCat("--write ", args.write_dir, " must be an absolute path, because the server opens it too"));
   }
   return absl::OkStatus();
 }
@@ -89,7 +89,7 @@ void PrintTable(const std::vector<engines::Finding>& findings, std::ostream& out
     out << absl::StrFormat("%-12s %s: %s\n", WordOf(finding.verdict), finding.question, finding.text);
   }
   out << (engines::CanSample(findings) ? "The server can sample for a run: its log-probs can be trained on.\n"
-                                       : "The server cannot sample for a run: see the lines that are not right.\n");
+                                       : "The server cannot sample for a run: see the failed lines.\n");
 }
 
 }  // namespace
