@@ -66,7 +66,7 @@ TEST(Requirement, RejectsOtherForms) {
 TEST(Requirement, NamesTheFiguresThatExist) {
   const auto result = CheckRequirement(*ParseRequirement("rewardmean > 1"), {{"eval/reward_mean", 1}}, {});
   EXPECT_EQ(result.status().code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(result.status().message()), HasSubstr("no figure eval/rewardmean; it has eval/reward_mean"));
+  EXPECT_THAT(std::string(result.status().message()), HasSubstr("no figure eval/rewardmean; available: eval/reward_mean"));
 }
 
 }  // namespace
