@@ -55,10 +55,12 @@ struct Options {
   uint64_t seed = 0;  // of the order in which warps run
   Arrival arrival = Arrival::kLate;
   SumOrder sum = SumOrder::kAscending;
-  bool check_races = true;
+  bool check_races = true;   // races in shared memory, copies that have not arrived, output that two blocks write
+  bool count_memory = true;  // wavefronts, global bytes and sectors of the counters
   bool approximate =
       false;  // ex2, lg2, rcp, rsqrt, sin, cos.approx are off by up to two units in the last place, by a hash of the input
-  size_t max_reports = 16;  // a launch ends after so many reports
+  size_t max_reports = 16;          // a launch ends after so many reports; an instruction reports a kind of fault once
+  uint64_t block_instructions = 0;  // of warps, after which a block is reported as endless; 0 = no limit
 };
 
 // One fault that a launch committed.
