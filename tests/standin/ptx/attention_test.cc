@@ -1,0 +1,204 @@
+// The attention kernels of src/kernels/cuda, compiled to PTX by nvcc, on the machine. Without fused multiplication and with the same exp2 they
+// equal the fibers of tests/kernels/cuda to the bit.
+#include <cmath>
+
+#include "kernels/cuda/emulated_cuda.h"
+
+// nvcc makes one instruction of it, ex2.approx.f32.
+inline float CardExp2(float x) { return static_cast<float>(std::exp2(static_cast<double>(x))); }
+#define exp2f CardExp2
+#include "kernels/cuda/emulated_attention.h"
+#undef exp2f
+
+#include "standin/ptx/compile_ptx.h"
+#include "standin/ptx/test_memory.h"
+
+namespace ingot::standin::ptx {
+namespace {
+
+using kernels::Accumulator;
+using kernels::AttentionShape;
+using kernels::BFloat16;
+using kernels::testing::Result;
+using kernels::testing::Stream;
+namespace cuda = kernels::cuda;
+
+constexpr std::string_view kPrefix = "_ZN5ingot7kernels4cuda";
+
+template <typename T>
+std::string Code() {
+  return std::is_same_v<T, double> ? "d" : std::is_same_v<T, float> ? "f" : "NS0_8BFloat16E";
+}
+
+// The mangled name of `kernel<T>(Args<T>)`.
+template <typename T>
+std::string Mangled(const std::string& kernel, const std::string& args) {
+  return std::string(kPrefix) + std::to_string(kernel.size()) + kernel + "I" + Code<T>() + "EEvNS1_" +
+         std::to_string(args.size()) + args + "IT_EE";
+}
+
+// The module, its memory, and what its launches did.
+struct Machine {
+  TestMemory memory;
+  std::unique_ptr<Module> module;
+  Options options;
+  std::vector<Report> reports;
+  Counters counters;
+
+  explicit Machine(const std::string& ptx) : module(Module::Load(ptx, memory)) {}
+
+  template <typename Args>
+  void Run(const std::string& name, Dim3 grid, const Args& args) {
+    const Kernel* const kernel = module->FindKernel(name);
+    ASSERT_NE(kernel, nullptr) << name;
+    ASSERT_EQ(kernel->parameter_bytes, sizeof(Args));
+    const Outcome outcome =
+        module->Run(*kernel, {grid, {cuda::kThreads, 1, 1}, 0}, std::as_bytes(std::span(&args, 1)), options);
+    reports.insert(reports.end(), outcome.reports.begin(), outcome.reports.end());
+    counters.instructions += outcome.counters.instructions;
+    counters.wavefronts += outcome.counters.wavefronts;
+    counters.ideal_wavefronts += outcome.counters.ideal_wavefronts;
+  }
+
+  template <typename T>
+  T* Put(const std::vector<T>& values) {
+    return reinterpret_cast<T*>(memory.Put(std::span<const T>(values)));
+  }
+  template <typename T>
+  std::vector<T> Get(const T* address, size_t count) {
+    return memory.Get<T>(reinterpret_cast<uint64_t>(address), count);
+  }
+};
+
+Dim3 GridOf(size_t blocks, const cuda::Shape& s) {
+  return {static_cast<unsigned>(blocks), static_cast<unsigned>(s.kv_heads),
+          static_cast<unsigned>((s.head_dim + cuda::kOutDims - 1) / cuda::kOutDims)};
+}
+
+template <typename T>
+kernels::AttentionSequence SequenceOf(const Stream<T>& s) {
+  kernels::AttentionSequence sequence;
+  sequence.q_count = sequence.key_count = s.rows;
+  sequence.visible_end = s.Ends();
+  sequence.positions = s.Positions();
+  return sequence;
+}
+
+template <typename T>
+Result<T> OnMachine(Machine& m, const Stream<T>& s) {
+  const kernels::AttentionSequence sequence = SequenceOf(s);
+  const kernels::testing::EmulatedCall call(s.shape, {&sequence, 1}, 0, true);
+  std::vector<std::byte> packed(call.plan.packed_bytes());
+  call.plan.Pack(packed.data());
+  const cuda::PlanView plan = call.plan.View(m.Put(packed));
+  const T seven = kernels::testing::Narrow<T>(7);
+  const std::vector<Accumulator<T>> sevens(s.rows * s.shape.heads, 7);
+  T *q = m.Put(s.q), *k = m.Put(s.k), *v = m.Put(s.v), *grad_out = m.Put(s.grad_out);
+  T *out = m.Put(std::vector<T>(s.q.size(), seven)), *grad_q = m.Put(std::vector<T>(s.q.size(), seven));
+  T *grad_k = m.Put(std::vector<T>(s.k.size(), seven)), *grad_v = m.Put(std::vector<T>(s.k.size(), seven));
+  auto *lse = m.Put(sevens), *delta = m.Put(sevens), *sinks = m.Put(s.sinks);
+  auto* grad_sinks = m.Put(std::vector<Accumulator<T>>(s.sinks.size(), 7));
+  const cuda::ForwardArgs<T> f{call.shape, plan, q, k, v, sinks, out, lse};
+  m.Run(Mangled<T>("ForwardKernel", "ForwardArgs"), GridOf(call.plan.blocks().size(), call.shape), f);
+  const cuda::BackwardArgs<T> b{call.shape, plan,   q,      k,      v,          out,   grad_out, sinks,
+                                lse,        grad_q, grad_k, grad_v, grad_sinks, delta, s.rows};
+  const auto entries = static_cast<unsigned>(s.rows * s.shape.heads);
+  m.Run(Mangled<T>("DeltaKernel", "BackwardArgs"), {(entries + 15) / 16, 1, 1}, b);
+  m.Run(Mangled<T>("GradQKernel", "BackwardArgs"), GridOf(call.plan.blocks().size(), call.shape), b);
+  m.Run(Mangled<T>("GradKeysKernel", "BackwardArgs"), GridOf(call.plan.key_blocks().size(), call.shape), b);
+  if (grad_sinks != nullptr)
+    m.Run(Mangled<T>("GradSinksKernel", "BackwardArgs"), {static_cast<unsigned>(s.shape.heads), 1, 1}, b);
+  return {m.Get(out, s.q.size()),    m.Get(grad_q, s.q.size()), m.Get(grad_k, s.k.size()),
+          m.Get(grad_v, s.k.size()), m.Get(lse, sevens.size()), m.Get(grad_sinks, s.sinks.size())};
+}
+
+template <typename T>
+Result<T> OnFibers(const Stream<T>& s) {
+  const T seven = kernels::testing::Narrow<T>(7);
+  Result<T> r{std::vector<T>(s.q.size(), seven),
+              std::vector<T>(s.q.size(), seven),
+              std::vector<T>(s.k.size(), seven),
+              std::vector<T>(s.k.size(), seven),
+              {},
+              {}};
+  r.lse.assign(s.rows * s.shape.heads, 7);
+  r.grad_sinks.assign(s.sinks.size(), 7);
+  const kernels::AttentionSequence sequence = SequenceOf(s);
+  kernels::AttentionForwardArgs<T> f;
+  f.q = s.q.data(), f.k = s.k.data(), f.v = s.v.data(), f.sinks = s.Sinks();
+  f.out = r.out.data(), f.lse = r.lse.data();
+  kernels::testing::EmulatedForward<T>(s.shape, {&sequence, 1}, f, 0);
+  kernels::AttentionBackwardArgs<T> b;
+  b.rows = b.keys = s.rows;
+  b.visible_end = s.Ends(), b.positions = s.Positions();
+  b.q = f.q, b.k = f.k, b.v = f.v, b.sinks = f.sinks, b.out = f.out, b.lse = f.lse, b.grad_out = s.grad_out.data();
+  b.grad_q = r.grad_q.data(), b.grad_k = r.grad_k.data(), b.grad_v = r.grad_v.data();
+  b.grad_sinks = s.sinks.empty() ? nullptr : r.grad_sinks.data();
+  kernels::testing::EmulatedBackward<T>(s.shape, b, 0);
+  return r;
+}
+
+// Compiled once. `fused` is nvcc's default: a product and a sum round once.
+const std::string& AttentionPtx(bool fused) {
+  static std::string text[2];
+  std::string& ptx = text[fused];
+  if (ptx.empty()) ptx = CompilePtx(FindNvcc(), "src/kernels/cuda/attention.cu", fused ? "" : "-fmad=false");
+  return ptx;
+}
+
+template <typename T>
+Stream<T> Tree(uint64_t seed, AttentionShape shape, int64_t rows, bool sinks) {
+  std::mt19937_64 rng(seed);
+  Stream<T> s(rng, shape, rows, 0.1, 0.02);
+  if (sinks) s.sinks = kernels::testing::RandomVector<Accumulator<T>>(rng, shape.heads, 2.0);
+  return s;
+}
+
+void ExpectNoReport(const Machine& m) {
+  for (const Report& r : m.reports) ADD_FAILURE() << r.kind << ": " << r.text;
+}
+
+template <typename T>
+class PtxAttention : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (FindNvcc().empty()) GTEST_SKIP() << "no CUDA compiler: scripts/setup.sh cuda installs it";
+  }
+};
+using Numbers = ::testing::Types<double, float, BFloat16>;
+TYPED_TEST_SUITE(PtxAttention, Numbers);
+
+TYPED_TEST(PtxAttention, EqualsGatheredPathsWithoutReports) {
+  using T = TypeParam;
+  const AttentionShape shapes[] = {{2, 2, 32, 0.2}, {6, 1, 8, 0.3}, {2, 1, 136, 0.09, 70}};
+  for (const AttentionShape& shape : shapes) {
+    Machine m(AttentionPtx(true));
+    m.options.seed = 3;
+    const Stream<T> s = Tree<T>(1, shape, 70, shape.heads == 6);
+    kernels::testing::ExpectClose(s, OnMachine(m, s));
+    ExpectNoReport(m);
+    EXPECT_GT(m.counters.instructions, 10'000u);
+  }
+}
+
+// fp64 has exp2, exp and log of CUDA's library instead of the C library's.
+TYPED_TEST(PtxAttention, EqualsFibersToTheBitButForFunctionsOfFp64) {
+  using T = TypeParam;
+  Machine m(AttentionPtx(false));
+  const Stream<T> s = Tree<T>(2, {4, 2, 40, 0.2, 60}, 90, false);
+  const Result<T> machine = OnMachine(m, s), fibers = OnFibers(s);
+  ExpectNoReport(m);
+  if constexpr (std::is_same_v<T, double>) {
+    kernels::testing::ExpectClose(s, machine);
+    EXPECT_LT(kernels::testing::RelativeError(machine.out, fibers.out), 1e-15);
+  } else {
+    EXPECT_TRUE(machine.out == fibers.out);
+    EXPECT_TRUE(machine.lse == fibers.lse);
+    EXPECT_TRUE(machine.grad_q == fibers.grad_q);
+    EXPECT_TRUE(machine.grad_k == fibers.grad_k);
+    EXPECT_TRUE(machine.grad_v == fibers.grad_v);
+  }
+}
+
+}  // namespace
+}  // namespace ingot::standin::ptx

@@ -1,0 +1,148 @@
+#include "standin/ptx/races.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace ingot::standin::ptx {
+
+Races::Races(size_t shared_bytes, uint32_t warps)
+    : warps_(warps),
+      cells_((shared_bytes + 3) / 4),
+      readers_(cells_.size() * warps),
+      epochs_(warps),
+      seen_(warps * warps),
+      full_sync_(warps),
+      lane_sync_(warps) {}
+
+void Races::BeginBlock() {
+  for (const uint32_t epoch : epochs_) base_ = std::max(base_, epoch);
+  std::fill(epochs_.begin(), epochs_.end(), base_ + 1);
+  std::fill(full_sync_.begin(), full_sync_.end(), base_ + 1);
+  std::fill(seen_.begin(), seen_.end(), base_);
+  for (Cell& cell : cells_) cell.pending = false;
+}
+
+Conflict Races::Access(AccessKind kind, uint32_t warp, uint32_t lane, size_t address, size_t bytes, uint32_t statement,
+                       bool every_lane) {
+  const Actor actor{kind, warp, lane, statement, every_lane};
+  Conflict first;
+  const size_t end = address + bytes;
+  for (size_t word = address / 4; word * 4 < end; ++word) {
+    const bool whole = word * 4 >= address && word * 4 + 4 <= end;
+    if (!whole && cells_[word].split == 0) Split(word);
+    const uint32_t split = cells_[word].split;
+    if (split == 0) {
+      const Conflict c = AccessCell(word, actor);
+      if (c.kind != Conflict::Kind::kNone) first = c;
+      continue;
+    }
+    for (size_t byte = std::max(address, word * 4); byte < std::min(end, word * 4 + 4); ++byte) {
+      const Conflict c = AccessCell(split + byte % 4, actor);
+      if (c.kind != Conflict::Kind::kNone) first = c;
+    }
+  }
+  return first;
+}
+
+void Races::Split(size_t word) {
+  const size_t first = cells_.size();
+  cells_.resize(first + 4, cells_[word]);
+  readers_.resize(cells_.size() * warps_);
+  for (size_t byte = 0; byte < 4; ++byte) {
+    std::copy_n(readers_.begin() + word * warps_, warps_, readers_.begin() + (first + byte) * warps_);
+  }
+  cells_[word].split = static_cast<uint32_t>(first);
+}
+
+Conflict Races::AccessCell(size_t index, const Actor& a) {
+  Cell& cell = cells_[index];
+  Conflict conflict{Conflict::Kind::kNone, cell.writer / 32u, cell.writer % 32u, cell.statement};
+  if (a.kind == AccessKind::kArrive) {
+    cell.pending = false;
+  } else if (cell.pending) {
+    conflict.kind = Conflict::Kind::kNotArrived;
+  } else if (!(a.kind == AccessKind::kAtomic && cell.atomic) && !AfterWrite(cell, a)) {
+    conflict.kind = Conflict::Kind::kWrite;
+  }
+  if (a.kind == AccessKind::kRead) {
+    Readers& readers = readers_[index * warps_ + a.warp];
+    if (readers.epoch != epochs_[a.warp]) readers = {epochs_[a.warp], 0};
+    readers.lanes |= a.every_lane ? kAllLanes : 1u << a.lane;
+    return conflict;
+  }
+  if (a.kind != AccessKind::kArrive && conflict.kind == Conflict::Kind::kNone) AfterReads(index, a, conflict);
+  cell.epoch = epochs_[a.warp];
+  cell.writer = static_cast<uint16_t>(a.warp * 32 + a.lane);
+  cell.statement = a.statement;
+  cell.atomic = a.kind == AccessKind::kAtomic;
+  cell.pending = a.kind == AccessKind::kCopy;
+  return conflict;
+}
+
+bool Races::LanesOrdered(uint32_t warp, uint32_t earlier, uint32_t later, uint32_t epoch) const {
+  return earlier == later || epoch < full_sync_[warp] || epoch < lane_sync_[warp][later][earlier];
+}
+
+bool Races::AfterWrite(const Cell& cell, const Actor& a) const {
+  if (cell.epoch <= base_) return true;
+  const uint32_t writer = cell.writer / 32u, lane = cell.writer % 32u;
+  if (writer != a.warp) return cell.epoch <= seen_[a.warp * warps_ + writer];
+  if (a.every_lane) return cell.epoch < full_sync_[a.warp];
+  return LanesOrdered(a.warp, lane, a.lane, cell.epoch);
+}
+
+bool Races::AfterReads(size_t index, const Actor& a, Conflict& conflict) const {
+  const Readers* const readers = &readers_[index * warps_];
+  const uint32_t* const seen = &seen_[a.warp * warps_];
+  for (uint32_t warp = 0; warp < warps_; ++warp) {
+    const Readers& r = readers[warp];
+    if (warp != a.warp) {
+      if (r.epoch <= seen[warp]) continue;
+      conflict = {Conflict::Kind::kRead, warp, static_cast<uint32_t>(std::countr_zero(r.lanes)), 0};
+      return false;
+    }
+    if (r.epoch < full_sync_[warp]) continue;
+    for (uint32_t lanes = r.lanes; lanes != 0; lanes &= lanes - 1) {
+      const auto lane = static_cast<uint32_t>(std::countr_zero(lanes));
+      if (LanesOrdered(warp, lane, a.lane, r.epoch)) continue;
+      conflict = {Conflict::Kind::kRead, warp, lane, 0};
+      return false;
+    }
+  }
+  return true;
+}
+
+void Races::SyncLanes(uint32_t warp, uint32_t mask, bool all) {
+  const uint32_t epoch = ++epochs_[warp];
+  if (all) {
+    full_sync_[warp] = epoch;
+    return;
+  }
+  auto& sync = lane_sync_[warp];
+  std::array<uint32_t, kLanes> joined{};
+  for (int lane = 0; lane < kLanes; ++lane) {
+    if ((mask >> lane & 1) == 0) continue;
+    for (int other = 0; other < kLanes; ++other) joined[other] = std::max(joined[other], sync[lane][other]);
+    joined[lane] = epoch;
+  }
+  for (int lane = 0; lane < kLanes; ++lane) {
+    if (mask >> lane & 1) sync[lane] = joined;
+  }
+}
+
+void Races::Arrive(uint32_t warp, Clock& barrier) {
+  barrier.resize(warps_);
+  for (uint32_t other = 0; other < warps_; ++other) {
+    barrier[other] = std::max(barrier[other], other == warp ? epochs_[warp] : seen_[warp * warps_ + other]);
+  }
+  full_sync_[warp] = ++epochs_[warp];
+}
+
+void Races::Leave(uint32_t warp, const Clock& barrier) {
+  for (uint32_t other = 0; other < warps_; ++other) {
+    uint32_t& seen = seen_[warp * warps_ + other];
+    seen = std::max(seen, barrier[other]);
+  }
+}
+
+}  // namespace ingot::standin::ptx
