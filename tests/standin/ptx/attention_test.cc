@@ -49,6 +49,7 @@ struct Machine {
 
   template <typename Args>
   void Run(const std::string& name, Dim3 grid, const Args& args) {
+    if (reports.size() >= options.max_reports) return;
     const Kernel* const kernel = module->FindKernel(name);
     ASSERT_NE(kernel, nullptr) << name;
     ASSERT_EQ(kernel->parameter_bytes, sizeof(Args));
@@ -198,6 +199,62 @@ TYPED_TEST(PtxAttention, EqualsFibersToTheBitButForFunctionsOfFp64) {
     EXPECT_TRUE(machine.grad_k == fibers.grad_k);
     EXPECT_TRUE(machine.grad_v == fibers.grad_v);
   }
+}
+
+// Where the barriers of a kernel stand in the text.
+std::vector<size_t> BarriersOf(const std::string& ptx, const std::string& kernel) {
+  std::vector<size_t> places;
+  const size_t begin = ptx.find(".entry " + kernel), end = ptx.find("\n}\n", begin);
+  for (size_t at = ptx.find("bar.sync", begin); at < end; at = ptx.find("bar.sync", at + 1)) places.push_back(at);
+  return places;
+}
+
+// Blanks keep all other text where it is.
+std::string Without(std::string ptx, std::initializer_list<size_t> places) {
+  for (const size_t at : places) {
+    for (size_t i = at; ptx[i] != ';'; ++i) ptx[i] = ' ';
+  }
+  return ptx;
+}
+
+// Whether a fault is reported, or the result is another.
+bool Notices(const std::string& ptx, const Stream<float>& s, const Result<float>& want, int& reported) {
+  Machine m(ptx);
+  m.options.max_reports = 1;
+  const Result<float> got = OnMachine(m, s);
+  reported += !m.reports.empty();
+  return !m.reports.empty() || got != want;
+}
+
+// The first two barriers of three kernels are followed by another before anybody reads what they protect (PlaceRows, PlaceKeys). All others are
+// missed when they are deleted.
+TEST(PtxAttentionBarriers, EachIsMissedWhenItIsDeleted) {
+  if (FindNvcc().empty()) GTEST_SKIP() << "no CUDA compiler: scripts/setup.sh cuda installs it";
+  const Stream<float> s = Tree<float>(5, {2, 1, 40, 0.2, 60}, 70, true);
+  const std::string& ptx = AttentionPtx(true);
+  Machine whole(ptx);
+  const Result<float> want = OnMachine(whole, s);
+  ExpectNoReport(whole);
+  int deleted = 0, reported = 0;
+  const struct {
+    const char *kernel, *args;
+    size_t doubled;
+  } rows[] = {{"ForwardKernel", "ForwardArgs", 2},
+              {"GradQKernel", "BackwardArgs", 2},
+              {"GradKeysKernel", "BackwardArgs", 2},
+              {"GradSinksKernel", "BackwardArgs", 0}};
+  for (const auto& row : rows) {
+    const std::vector<size_t> places = BarriersOf(ptx, Mangled<float>(row.kernel, row.args));
+    deleted += static_cast<int>(places.size());
+    for (size_t i = 0; i < places.size(); ++i) {
+      EXPECT_EQ(Notices(Without(ptx, {places[i]}), s, want, reported), i >= row.doubled)
+          << row.kernel << ", barrier " << i;
+    }
+  }
+  EXPECT_GT(deleted, 20);
+  EXPECT_EQ(reported, deleted - 6);
+  const std::vector<size_t> forward = BarriersOf(ptx, Mangled<float>("ForwardKernel", "ForwardArgs"));
+  EXPECT_TRUE(Notices(Without(ptx, {forward[0], forward[1]}), s, want, reported));
 }
 
 }  // namespace

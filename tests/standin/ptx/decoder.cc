@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <iterator>
+#include <stdexcept>
 
 #include "standin/ptx/windows.h"
 
@@ -78,10 +79,18 @@ void Decoder::DecodeStatement(const Statement& s, Instruction& in) {
   }
   for (const auto group : kGroups) {
     for (const Rule& rule : group()) {
-      if (rule.opcode == s.words[0] && rule.decode(*this, s, in)) return;
+      if (rule.opcode == s.words[0] && Apply(rule, s, in)) return;
     }
   }
   Fail("this instruction is not built");
+}
+
+bool Decoder::Apply(const Rule& rule, const Statement& s, Instruction& in) {
+  try {
+    return rule.decode(*this, s, in);
+  } catch (const std::out_of_range&) {
+    Fail("it has too few words or operands");
+  }
 }
 
 void Decoder::Fail(const std::string& why) const {

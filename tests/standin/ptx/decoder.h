@@ -61,6 +61,7 @@ class Decoder {
   };
 
   void DecodeStatement(const Statement& statement, Instruction& in);
+  bool Apply(const Rule& rule, const Statement& statement, Instruction& in);
   void LayOutRegisters();
   void LayOutParameters();
   void LayOutVariables();

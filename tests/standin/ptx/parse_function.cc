@@ -1,4 +1,4 @@
-#include <cerrno>
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -68,11 +68,9 @@ bool Parser::BodyDirective(FunctionSyntax& f) {
 
 // .reg .b32 %r<9>; .reg .pred p, q;
 void Parser::DeclareRegisters(FunctionSyntax& f) {
-  Type type = Type::kB32;
   const Token word = Take();
-  const auto parsed = ParseType(word.text.substr(word.text.empty() ? 0 : 1));
+  const auto parsed = ParseType(word.text.substr(std::min<size_t>(1, word.text.size())));
   if (!parsed) Fail("expected the type of a register");
-  type = *parsed;
   do {
     if (token_.kind != Token::Kind::kWord) Fail("expected the name of a register");
     const std::string_view name = Take().text;
@@ -85,7 +83,7 @@ void Parser::DeclareRegisters(FunctionSyntax& f) {
     } else {
       scopes_.back().names[name] = r;
     }
-    f.registers.insert(f.registers.end(), r.count, type);
+    f.registers.insert(f.registers.end(), r.count, *parsed);
   } while (Accept(','));
   Expect(';');
 }
@@ -137,7 +135,7 @@ OperandSyntax Parser::List(char close) {
   list.kind = OperandSyntax::Kind::kVector;
   while (!Accept(close)) {
     if (token_.kind == Token::Kind::kEnd) Fail("expected the end of a list");
-    list.parts.push_back(Operand());
+    list.parts.push_back(SimpleOperand());
     Accept(',');
   }
   return list;
@@ -168,8 +166,8 @@ OperandSyntax Parser::SimpleOperand() {
   o.name = Take().text;
   if (o.name == "generic" && Accept('(')) {  // an initializer: generic(variable)
     o.name = Take().text;
-    o.offset = Offset();
     Expect(')');
+    o.offset = Offset();
     return o;
   }
   if (FindRegister(o.name, o.index)) o.kind = OperandSyntax::Kind::kRegister;

@@ -1,8 +1,15 @@
 #include "standin/ptx/parser.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 namespace ingot::standin::ptx {
+namespace {
+
+// ".u32" without its dot.
+std::string_view AfterDot(std::string_view word) { return word.substr(std::min<size_t>(1, word.size())); }
+
+}  // namespace
 
 Token Parser::Take() {
   const Token token = token_;
@@ -71,7 +78,7 @@ bool Parser::ModuleDirective(ModuleSyntax& module) {
   if (Accept(".entry")) return Function(module, true, external), true;
   if (Accept(".func")) return Function(module, false, external), true;
   if (token_.kind != Token::Kind::kWord || token_.text.size() < 2) return false;
-  const auto space = ParseSpace(token_.text.substr(1));
+  const auto space = ParseSpace(AfterDot(token_.text));
   if (!space) return false;
   Take();
   module.variables.push_back(Variable(*space, external));
@@ -91,9 +98,9 @@ VariableSyntax Parser::Variable(Space space, bool external) {
       alignment = std::strtoull(std::string(Take().text).c_str(), nullptr, 0);
     } else if (word.text == ".v2" || word.text == ".v4") {
       vector = word.text == ".v2" ? 2 : 4;
-    } else if (word.text == ".ptr" || word.text == ".attribute" || ParseSpace(word.text.substr(1))) {
+    } else if (word.text == ".ptr" || word.text == ".attribute" || ParseSpace(AfterDot(word.text))) {
       if (word.text == ".attribute") List(')');
-    } else if (const auto type = ParseType(word.text.substr(word.text.empty() ? 0 : 1))) {
+    } else if (const auto type = ParseType(AfterDot(word.text))) {
       v.type = *type;
       typed = true;
     } else {
@@ -101,8 +108,7 @@ VariableSyntax Parser::Variable(Space space, bool external) {
     }
   }
   // A parameter names the alignment of what it points to after its type.
-  for (; token_.Is(".ptr") || token_.Is(".align") ||
-         (token_.text.size() > 1 && token_.text[0] == '.' && ParseSpace(token_.text.substr(1)));) {
+  while (token_.Is(".ptr") || token_.Is(".align") || ParseSpace(AfterDot(token_.text))) {
     if (Take().text == ".align") Take();
   }
   v.line = token_.line;

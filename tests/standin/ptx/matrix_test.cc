@@ -1,0 +1,194 @@
+// mma, ldmatrix and movmatrix against products of whole matrices. The layouts are the ISA's formulas for row and column of element i of lane
+// (groupID = lane / 4, threadID_in_group = lane % 4).
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "standin/ptx/half.h"
+#include "standin/ptx/matrix_sum.h"
+#include "standin/ptx/test_kernel.h"
+
+namespace ingot::standin::ptx {
+namespace {
+
+struct Shape {
+  const char* name;
+  MatrixType type;
+  int depth;
+  bool half_sums;
+};
+
+constexpr Shape kShapes[] = {
+    {"m16n8k16.row.col.f32.f16.f16.f32", MatrixType::kHalf, 16, false},
+    {"m16n8k8.row.col.f32.f16.f16.f32", MatrixType::kHalf, 8, false},
+    {"m16n8k16.row.col.f16.f16.f16.f16", MatrixType::kHalf, 16, true},
+    {"m16n8k16.row.col.f32.bf16.bf16.f32", MatrixType::kBfloat, 16, false},
+    {"m16n8k8.row.col.f32.bf16.bf16.f32", MatrixType::kBfloat, 8, false},
+    {"m16n8k8.row.col.f32.tf32.tf32.f32", MatrixType::kTf32, 8, false},
+    {"m16n8k4.row.col.f32.tf32.tf32.f32", MatrixType::kTf32, 4, false},
+};
+
+// Row and depth of element i of A, as the ISA states them for .f16 and .bf16 (two to a register) and for .tf32.
+std::pair<int, int> PlaceOfA(const Shape& s, int lane, int i) {
+  const int group = lane / 4, thread = lane % 4;
+  if (s.type == MatrixType::kTf32) return {i % 2 == 0 ? group : group + 8, i < 2 ? thread : thread + 4};
+  if (s.depth == 8) return {i < 2 ? group : group + 8, thread * 2 + (i & 1)};
+  return {i < 2 || (i >= 4 && i < 6) ? group : group + 8, thread * 2 + (i & 1) + (i >= 4 ? 8 : 0)};
+}
+// Depth and column of element i of B.
+std::pair<int, int> PlaceOfB(const Shape& s, int lane, int i) {
+  const int group = lane / 4, thread = lane % 4;
+  if (s.type == MatrixType::kTf32) return {i == 0 ? thread : thread + 4, group};
+  return {thread * 2 + (i & 1) + (i >= 2 ? 8 : 0), group};
+}
+
+uint32_t BitsOf(const Shape& s, float x) {
+  if (s.type == MatrixType::kHalf) return Half::From(x);
+  return s.type == MatrixType::kBfloat ? Bfloat::From(x) : std::bit_cast<uint32_t>(x);
+}
+
+struct Product {
+  float a[16][16] = {}, b[16][8] = {}, c[16][8] = {};
+  std::vector<uint32_t> registers;  // [lane][12]: a, b, c
+  int a_count, b_count, c_count;
+};
+
+// Small whole numbers, whose products and sums are exact in every type and order.
+Product Make(const Shape& s, std::mt19937_64& rng) {
+  Product p;
+  const auto number = [&rng] { return static_cast<float>(static_cast<int>(rng() % 9) - 4); };
+  for (auto& row : p.a)
+    for (float& x : row) x = number();
+  for (auto& row : p.b)
+    for (float& x : row) x = number();
+  for (auto& row : p.c)
+    for (float& x : row) x = number();
+  const int pack = s.type == MatrixType::kTf32 ? 1 : 2;
+  p.a_count = s.depth * 16 / pack / 32, p.b_count = p.a_count / 2, p.c_count = s.half_sums ? 2 : 4;
+  for (int lane = 0; lane < 32; ++lane) {
+    uint32_t registers[12] = {};
+    for (int i = 0; i < p.a_count * pack; ++i) {
+      const auto [row, depth] = PlaceOfA(s, lane, i);
+      registers[i / pack] |= BitsOf(s, p.a[row][depth]) << (i % pack * 16);
+    }
+    for (int i = 0; i < p.b_count * pack; ++i) {
+      const auto [depth, column] = PlaceOfB(s, lane, i);
+      registers[4 + i / pack] |= BitsOf(s, p.b[depth][column]) << (i % pack * 16);
+    }
+    for (int i = 0; i < 4; ++i) {
+      const float x = p.c[lane / 4 + (i < 2 ? 0 : 8)][lane % 4 * 2 + (i & 1)];
+      if (s.half_sums)
+        registers[8 + i / 2] |= static_cast<uint32_t>(Half::From(x)) << (i % 2 * 16);
+      else
+        registers[8 + i] = std::bit_cast<uint32_t>(x);
+    }
+    p.registers.insert(p.registers.end(), registers, registers + 12);
+  }
+  return p;
+}
+
+std::string List(int first, int count) {
+  std::string text = "{";
+  for (int i = 0; i < count; ++i) text += (i == 0 ? "%r" : ", %r") + std::to_string(first + i);
+  return text + "}";
+}
+
+TEST(PtxMatrix, MultipliesEveryShape) {
+  std::mt19937_64 rng(1);
+  for (const Shape& s : kShapes) {
+    for (const SumOrder order : {SumOrder::kAscending, SumOrder::kTensorCore}) {
+      SCOPED_TRACE(s.name);
+      const Product p = Make(s, rng);
+      TestMemory memory;
+      const uint64_t in = memory.Put(std::span<const uint32_t>(p.registers)), out = memory.Allocate(32 * 16, 256);
+      Options options;
+      options.sum = order;
+      const Outcome outcome = RunText(
+          KernelText("mul.wide.u32 %rd5, %r0, 48;\nadd.u64 %rd5, %rd1, %rd5;\nmul.wide.u32 %rd6, %r0, 16;\nadd.u64 "
+                     "%rd6, %rd0, %rd6;\n"
+                     "ld.global.v4.u32 " +
+                     List(10, 4) + ", [%rd5];\nld.global.v4.u32 " + List(20, 4) + ", [%rd5+16];\nld.global.v4.u32 " +
+                     List(30, 4) + ", [%rd5+32];\nmma.sync.aligned." + s.name + " " + List(40, p.c_count) + ", " +
+                     List(10, p.a_count) + ", " + List(20, p.b_count) + ", " + List(30, p.c_count) +
+                     ";\nst.global.v4.u32 [%rd6], " + List(40, 4) + ";\n"),
+          memory, {out, in}, {{1, 1, 1}, {32, 1, 1}, 0}, options);
+      EXPECT_EQ(Kinds(outcome), "");
+      const std::vector<uint32_t> got = memory.Get<uint32_t>(out, 128);
+      for (int lane = 0; lane < 32; ++lane) {
+        for (int i = 0; i < 4; ++i) {
+          const int row = lane / 4 + (i < 2 ? 0 : 8), column = lane % 4 * 2 + (i & 1);
+          float want = p.c[row][column];
+          for (int k = 0; k < s.depth; ++k) want += p.a[row][k] * p.b[k][column];
+          const uint32_t bits = s.half_sums ? got[4 * lane + i / 2] >> (i % 2 * 16) & 0xffff : got[4 * lane + i];
+          EXPECT_EQ(s.half_sums ? Half::ToFloat(static_cast<uint16_t>(bits)) : std::bit_cast<float>(bits), want)
+              << row << " " << column;
+        }
+      }
+    }
+  }
+}
+
+// 2^24 + eight ones: ascending fp32 rounds each one away; a tensor core aligns all terms of a step and keeps one more bit.
+TEST(PtxMatrix, SumOrdersDiffer) {
+  float a[16][16] = {}, b[8][16] = {}, c[16][8] = {}, ascending[16][8], core[16][8];
+  for (int k = 0; k < 8; ++k) a[0][k] = b[0][k] = 1;
+  c[0][0] = 0x1p24f;
+  const MatrixShape shape{MatrixType::kBfloat, 8, false};
+  MultiplyAdd(shape, true, a, b, c, ascending);
+  MultiplyAdd(shape, false, a, b, c, core);
+  EXPECT_EQ(ascending[0][0], 0x1p24f);
+  EXPECT_EQ(core[0][0], 0x1p24f + 8);
+  // Bits below the kept ones are cut off: ten quarters are nothing.
+  for (int k = 0; k < 8; ++k) a[0][k] = 0.25f;
+  MultiplyAdd(shape, false, a, b, c, core);
+  EXPECT_EQ(core[0][0], 0x1p24f);
+}
+
+// Row r of matrix m is the numbers 64 m + 8 r + 0..7, at 16 (8 m + r).
+TEST(PtxMatrix, LoadsMatricesStraightAndTransposed) {
+  for (const bool transposed : {false, true}) {
+    SCOPED_TRACE(transposed);
+    TestMemory memory;
+    const uint64_t out = memory.Allocate(512, 256);
+    const std::string body = std::string(R"(
+.shared .align 16 .b8 buffer[512];
+mov.u32 %r1, buffer;
+shl.b32 %r2, %r0, 4;
+add.u32 %r2, %r2, %r1;
+shl.b32 %r3, %r0, 3;
+mad.lo.u32 %r3, %r3, 65537, 65536;
+add.u32 %r4, %r3, 131074;
+add.u32 %r5, %r4, 131074;
+add.u32 %r6, %r5, 131074;
+st.shared.v4.b32 [%r2], {%r3, %r4, %r5, %r6};
+bar.warp.sync 0xffffffff;
+ldmatrix.sync.aligned.m8n8.x4)") +
+                             (transposed ? ".trans" : "") + R"(.shared.b16 {%r10, %r11, %r12, %r13}, [%r2];
+mul.wide.u32 %rd5, %r0, 16;
+add.u64 %rd5, %rd0, %rd5;
+st.global.v4.u32 [%rd5], {%r10, %r11, %r12, %r13};
+)";
+    EXPECT_EQ(Kinds(RunText(KernelText(body), memory, {out})), "");
+    const std::vector<uint16_t> got = memory.Get<uint16_t>(out, 256);
+    for (int lane = 0; lane < 32; ++lane) {
+      for (int i = 0; i < 8; ++i) {
+        const int matrix = i / 2, row = lane / 4, column = lane % 4 * 2 + i % 2;
+        EXPECT_EQ(got[8 * lane + i], 64 * matrix + (transposed ? 8 * column + row : 8 * row + column));
+      }
+    }
+  }
+}
+
+TEST(PtxMatrix, TransposesAMatrixInRegisters) {
+  TestMemory memory;
+  const uint64_t out = memory.Allocate(128, 256);
+  const std::string body =
+      "shl.b32 %r1, %r0, 1;\nmad.lo.u32 %r1, %r1, 65537, 65536;\nmovmatrix.sync.aligned.m8n8.trans.b16 %r2, %r1;\n"
+      "mul.wide.u32 %rd5, %r0, 4;\nadd.u64 %rd5, %rd0, %rd5;\nst.global.u32 [%rd5], %r2;\n";
+  EXPECT_EQ(Kinds(RunText(KernelText(body), memory, {out})), "");
+  const std::vector<uint16_t> got = memory.Get<uint16_t>(out, 64);
+  for (int i = 0; i < 64; ++i) EXPECT_EQ(got[i], i % 8 * 8 + i / 8);
+}
+
+}  // namespace
+}  // namespace ingot::standin::ptx
