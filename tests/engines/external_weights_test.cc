@@ -35,7 +35,7 @@ TEST(ExternalEngine, TakesDeltasAndFullCopies) {
 TEST(ExternalEngine, NamesTheVersionOfEachTokenWhileWeightsChange) {
   for (const SwapMode swap : {SwapMode::kKeep, SwapMode::kRecompute}) {
     Served served({.swap = swap});
-    served.server.Fault("slow_ms", 2);
+    served.server.Fault("slow_ms", 10);
     std::deque<Collect> answers(12);
     std::vector<std::unique_ptr<rollout::Client::Request>> requests;
     for (Collect& answer : answers) requests.push_back(served.rig.engine->Generate(Ask(150), answer.OnChunk()));

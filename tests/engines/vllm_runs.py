@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Runs with a real vLLM: vllm_runs.py BINARY SOURCE_DIR COMPARE VLLM [STEPS [KILLS]].
+"""Runs with a real vLLM: vllm_runs.py BINARY SOURCE_DIR COMPARE VLLM [STEPS [KILLS [KEY=VALUE ...]]].
 
 Compares its log-probs with those of Ingot's engine (tied weights, as in the smoke run), and then trains the smoke task for
 STEPS steps (8) with `rollout.engine: vllm`. Meanwhile, kills the server KILLS times (1), spread over the steps. Prints each
-step's mismatch and reward. COMPARE is the program engines_compare, or - to train alone, and VLLM the command of an environment
+step's mismatch and reward. KEY=VALUE changes the run's configuration. COMPARE is the program engines_compare, or - to train alone, and VLLM the command of an environment
 for CPUs.
 """
 import json
@@ -48,7 +48,7 @@ def server_of(folder):
     return None
 
 
-def train(binary, source, folder, vllm, steps, kills):
+def train(binary, source, folder, vllm, steps, kills, more):
     words = ["VLLM_SERVER_DEV_MODE=1", vllm, "serve", "${model}", "--host", "127.0.0.1", "--port", "${port}",
              "--enable-scale-out", "--skip-tokenizer-init", "--max-model-len", "${context}", "--dtype", "${dtype}",
              "--max-num-seqs", "${max_running}", "--enforce-eager"]
@@ -58,6 +58,8 @@ def train(binary, source, folder, vllm, steps, kills):
     argv = [binary, "launch", "configs/smoke.yaml"]
     for key, value in settings.items():
         argv += ["--set", f"{key}={value}"]
+    for setting in more:
+        argv += ["--set", setting]
     run = subprocess.Popen(argv, cwd=source, env=environment(vllm))
     killed, end = 0, time.time() + MOST_SECONDS
     while run.poll() is None and time.time() < end:
@@ -89,12 +91,12 @@ def main():
     kills = int(sys.argv[6]) if len(sys.argv) > 6 else 1
     with tempfile.TemporaryDirectory(dir=os.environ.get("FOLDER")) as folder:
         if sys.argv[3] == "-":
-            return 0 if train(binary, source, folder, vllm, steps, kills) else 1
+            return 0 if train(binary, source, folder, vllm, steps, kills, sys.argv[7:]) else 1
         compared = subprocess.run([compare, vllm, folder, "tied"], cwd=source, env=environment(vllm), timeout=3000)
         good = compared.returncode == 0
         if not good:
             print(pathlib.Path(folder, "server.log").read_text(errors="replace")[-3000:])
-        return 0 if train(binary, source, folder, vllm, steps, kills) and good else 1
+        return 0 if train(binary, source, folder, vllm, steps, kills, sys.argv[7:]) and good else 1
 
 
 if __name__ == "__main__":

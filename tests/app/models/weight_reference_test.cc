@@ -66,12 +66,12 @@ TEST(WeightReference, EqualsIngotsEngineToTheBit) {
       request.set_pinned_version(1);
       request.set_score_ids(static_cast<int32_t>(prompts[p].size()) - 1);
       request.mutable_sampling()->set_temperature(1);
+      request.mutable_sampling()->set_max_new_tokens(1);
       rollout::Collect scored, sampled;
       const auto first = engine->Generate(request, scored.OnChunk());
       ASSERT_EQ(scored.Wait(), absl::OkStatus());
       EXPECT_EQ(scored.logprobs, expected[p].logprobs);
       request.set_score_ids(0);
-      request.mutable_sampling()->set_max_new_tokens(1);
       request.mutable_sampling()->set_ignore_eos(true);
       const auto second = engine->Generate(request, sampled.OnChunk());
       ASSERT_EQ(sampled.Wait(), absl::OkStatus());
