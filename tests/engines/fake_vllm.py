@@ -195,7 +195,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         time.sleep(world.faults.get("load_ms", 0) / 1000)
         kept = world.faults.get("keep") if world.fault("keep_loads") else None
         with world.lock:
-            world.earlier, world.kept, world.seed = world.seed, kept, seed
+            world.earlier = world.seed if world.kept is None else world.earlier
+            world.kept, world.seed = kept, seed
         return self.answer(200, {"results": [None]})
 
     def generate(self, body):
