@@ -22,13 +22,14 @@ const char* const kFaults[] = {"all", "head", "tensor", "half", "cast", "adapter
 TEST(WeightVerification, FindsSixFaultsBeforeATokenIsRecorded) {
   for (const char* fault : kFaults) {
     Served served;
-    served.server.Fault("slow_ms", 2);
+    served.server.Fault("slow_ms", 5);
     Collect running;
-    const auto request = served.rig.engine->Generate(Ask(60), running.OnChunk());
+    const auto request = served.rig.engine->Generate(Ask(100), running.OnChunk());
     running.WaitForTokens(2);
     served.server.Fault("keep", fault);
     served.server.Fault("keep_loads", 2);
-    served.server.Fault("score_ms", 100);  // the running request would end before the verification does
+    // The running request ends before the verification does.
+    if (fault == kFaults[0]) served.server.Fault("score_ms", 200);
     Collect waiting;
     const auto updated = served.rig.Share(2, 102);
     const auto next = served.rig.engine->Generate(Ask(5), waiting.OnChunk());
@@ -54,11 +55,11 @@ TEST(WeightVerification, FindsPrefixCachesOfEarlierWeights) {
 
 TEST(WeightVerification, KeepsAnswersUntilTheWeightsAreVerified) {
   Served served;
-  served.server.Fault("slow_ms", 2);
+  served.server.Fault("slow_ms", 5);
   Collect running;
-  const auto request = served.rig.engine->Generate(Ask(60), running.OnChunk());
+  const auto request = served.rig.engine->Generate(Ask(100), running.OnChunk());
   running.WaitForTokens(2);
-  served.server.Fault("score_ms", 100);
+  served.server.Fault("score_ms", 200);
   ASSERT_EQ(served.rig.Share(2, 102).status(), absl::OkStatus());
   ASSERT_EQ(running.Wait(), absl::OkStatus());
   CheckAnswer(running, 3, SeedOf);
