@@ -60,6 +60,8 @@ def mutations(ingot):
         ("context", {"model.context_length": 4}, "model.context_length"),
         ("memory", {"trainer.memory_limit_mb": 1}, "trainer.micro_batch_tokens"),
         ("cache", {"rollout.kv_cache_tokens": 1 << 30}, "rollout.kv_cache_tokens"),
+        ("slices", {"rollout.slice_wait_seconds": 5}, "no call is ever paused"),
+        ("engine's slices", {"rollout.engine": "vllm", "rollout.max_tokens_per_turn_slice": 64}, "another engine cannot continue a paused call"),
         ("experts", {"trainer.expert_balance": 0.1}, "trainer.expert_balance"),
         ("work folders", {"agents.work_root": f"{empty}/work"}, "agents.work_root"),
         ("agent", {"agents.recipes": json.dumps([{"name": "a", "command": ["no-such-agent"], "verifier": {"kind": "agent_posted"}}])}, "no-such-agent"),

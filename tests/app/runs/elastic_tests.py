@@ -4,7 +4,7 @@
 Cases: gateways (one of two is stopped in the middle of a stream; the episode goes on at the other one, and the first
 writes nothing into it afterwards), engines (one joins a running job, takes calls and leaves; another one joins and is
 killed), pools (of two processes that serve a pool in PostgreSQL one is killed, and then the other is stopped; nothing is
-lost).
+lost), slices (engines are killed while a client's stream in slices goes on).
 """
 import http.client
 import json
@@ -15,8 +15,8 @@ import signal
 import threading
 import time
 
-from ingot_runs import (GROUPS, SHORT, check, check_run, end, main, role_process, status, wait_for_rows, wait_until,
-                        write_secret)
+from ingot_runs import (GROUPS, SHORT, check, check_run, end, main, role_process, scrape, status, wait_for_rows, wait_until,
+                        write_asking_config, write_secret)
 from postgres_server import PostgresServer
 
 
@@ -51,14 +51,7 @@ def case_gateways(ingot):
         code, lines = status(ingot, own)
         check(code == 0 and {"gateway", "gateway-1"} <= set(lines), f"ingot status: {code} {lines}")
         ports = [int((folder / f"{name}_port").read_text()) for name in ("gateway", "gateway-1")]
-        own_task = {"scaffold": "test", "task": {"task_id": "own", "domain": "test", "payload": {}}, "group": "own"}
-        for _ in range(200):  # all slots of the window may be taken for a while
-            code, text = ask(ports[0], "/ingot/v1/episodes", own_task, admin.read_text().strip())
-            if code != 429:
-                break
-            time.sleep(0.3)
-        check(code == 201, f"opening: {code} {text}")
-        episode = json.loads(text)
+        episode = open_own_episode(ports[0], admin)
         load_balancer = int(re.search(r":(\d+)/", episode["base_url"]).group(1))
         check(load_balancer not in ports, f"agents are told {episode['base_url']}, and the gateways listen at {ports}")
         messages = [{"role": "user", "content": "which?"}]
@@ -190,5 +183,75 @@ def check_pools(ingot, own):
         end(launch)
 
 
+def open_own_episode(port, admin):
+    own_task = {"scaffold": "own", "task": {"task_id": "own", "domain": "test", "payload": {}}, "group": "own"}
+    for _ in range(200):  # all slots of the window may be taken for a while
+        code, text = ask(port, "/ingot/v1/episodes", own_task, admin.read_text().strip())
+        if code != 429:
+            break
+        time.sleep(0.3)
+    check(code == 201, f"opening: {code} {text}")
+    return json.loads(text)
+
+
+def case_slices(ingot):
+    """Calls in slices on two engines. One engine after the other is killed while a client's long stream goes on."""
+    tokens, slice_tokens = 3000, 16
+    admin = write_secret(ingot, "admin")
+    write_asking_config(ingot, agent_seconds=0.05, sampling='"max_tokens": 40')
+    own = {"run.name": "slices", "scheduler.total_steps": 400, "cluster.rollout_engines": 2, "cluster.registry.ttl_s": 2,
+           "numerics": "exact", "model.context_length": 4096, "gateway.max_new_tokens": tokens,
+           "rollout.max_tokens_per_turn_slice": slice_tokens, "cluster.token_file": write_secret(ingot, "token"),
+           "cluster.max_restarts": 100, "gateway.admin_key_file": admin}
+    launch = ingot.start("launch", own)
+    try:
+        wait_for_rows(ingot, launch, "slices", 2)
+        port = int((pathlib.Path(ingot.folder) / "slices/gateway_port").read_text())
+
+        def resumed():
+            page = scrape(f"{ingot.folder}/slices", "gateway")
+            return int(re.search(r"^ingot_gateway_resumed_calls_total (\d+)$", page, re.M).group(1))
+
+        episode = open_own_episode(port, admin)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+        body = {"model": "policy", "max_tokens": tokens, "ignore_eos": True, "stream": True,
+                "stream_options": {"include_usage": True}, "messages": [{"role": "user", "content": "on and on"}]}
+        connection.request("POST", f"/s/{episode['episode_id']}/v1/chat/completions", json.dumps(body),
+                           {"Content-Type": "application/json", "Authorization": "Bearer " + episode["api_key"]})
+        answer = connection.getresponse()
+        check(answer.status == 200, f"the stream: {answer.status}")
+        events, kills, before = [], 0, resumed()
+        for line in answer:
+            if line.startswith(b"data: {"):
+                events.append(json.loads(line[6:]))
+            # Until the killed engine had this call or another one.
+            if len(events) % 100 == 50 and line.startswith(b"data: {") and (kills < 2 or resumed() == before):
+                os.kill(role_process(launch, "rollout" if kills % 2 == 0 else "rollout-1"), signal.SIGKILL)
+                kills += 1
+        check(all("error" not in event for event in events), f"after {kills} kills: {events[-1]}")
+        check(events[-1]["usage"]["completion_tokens"] == tokens, events[-1])
+        check(kills >= 2, f"{kills} kills")
+        print(f"{len(events)} events, {kills} kills, {resumed() - before} resumed calls", flush=True)
+        check(resumed() > before, "no kill met a call")
+        ask(port, f"/ingot/v1/episodes/{episode['episode_id']}/reward", {"reward": 1}, episode["api_key"])
+        code, text = ask(port, f"/ingot/v1/episodes/{episode['episode_id']}/end", {"status": "finished"}, episode["api_key"])
+        check(code == 200, f"end: {code} {text}")
+        tree = json.loads(ingot.inspect("slices", episode["episode_id"], "--json"))
+        check([call["finish"] for call in tree["calls"]] == ["FINISH_LENGTH"], f"{[call['finish'] for call in tree['calls']]}")
+        keys = tree["calls"][0]["sampledKeys"]
+        check(len(keys) >= tokens // slice_tokens, f"{len(keys)} slices")
+        rows = ingot.rows("slices")
+        wait_until(lambda: ingot.rows("slices") >= rows + 2, "steps after the kills", launch)
+        rows = ingot.metrics("slices")
+        check(all(row["mismatch/logprob_abs_diff_max"] == 0 for row in rows), "rollout and trainer differ")
+        check(all(row["agent/paused_ratio"] > 0.5 for row in rows), [row["agent/paused_ratio"] for row in rows])
+        check(sum(row["rollout/paused_requests"] for row in rows) > 20, "no paused requests")
+        launch.send_signal(signal.SIGTERM)
+        output, _ = launch.communicate(timeout=120)
+        check(launch.returncode in (0, 1, 130), f"exit code {launch.returncode}: {output}")
+    finally:
+        end(launch)
+
+
 if __name__ == "__main__":
-    main(case_gateways, case_engines, case_pools)
+    main(case_gateways, case_engines, case_pools, case_slices)

@@ -6,10 +6,13 @@ write_asking_config.
 import argparse
 import atexit
 import contextlib
+import http.client
 import inspect
 import json
+import os
 import pathlib
 import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -275,6 +278,19 @@ def finish_launched(ingot, launch, name, steps):
     check(launch.returncode == 0, f"{name}: exit code {launch.returncode}: {output}")
     check(re.search(rf"^  \S*ingot view {re.escape(ingot.folder)}/{name}$", output, re.M), f"{name} names no next commands: {output[-500:]}")
     return output, check_run(ingot, name, steps)
+
+
+def scrape(folder, process):
+    """The metrics of a process of the run in `folder`, from its socket file, which is its user's alone."""
+    path = f"{folder}/sockets/metrics-{process}.sock"
+    check(os.stat(path).st_mode & 0o777 == 0o600, f"the mode of {path}: {os.stat(path).st_mode:o}")
+    connection = http.client.HTTPConnection("run", timeout=30)
+    connection.sock = socket.socket(socket.AF_UNIX)
+    connection.sock.connect(os.path.relpath(path))  # a long path does not fit into an address
+    connection.request("GET", "/metrics")
+    answer = connection.getresponse()
+    check(answer.status == 200, f"{path}: {answer.status}")
+    return answer.read().decode()
 
 
 def write_secret(ingot, name):

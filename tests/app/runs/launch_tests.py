@@ -13,25 +13,11 @@ import random
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import time
 
-from ingot_runs import (check, finish_launched, launch_settings, main, role_process, wait_for_rows, write_asking_config,
-                        write_secret)
-
-
-def scrape(folder, process):
-    """The metrics of a process of the run in `folder`, from its socket file, which is its user's alone."""
-    path = f"{folder}/sockets/metrics-{process}.sock"
-    check(os.stat(path).st_mode & 0o777 == 0o600, f"the mode of {path}: {os.stat(path).st_mode:o}")
-    connection = http.client.HTTPConnection("run", timeout=30)
-    connection.sock = socket.socket(socket.AF_UNIX)
-    connection.sock.connect(os.path.relpath(path))  # a long path does not fit into an address
-    connection.request("GET", "/metrics")
-    answer = connection.getresponse()
-    check(answer.status == 200, f"{path}: {answer.status}")
-    return answer.read().decode()
+from ingot_runs import (check, finish_launched, launch_settings, main, role_process, scrape, wait_for_rows,
+                        write_asking_config, write_secret)
 
 
 def check_simulate(ingot, name, groups_per_step, group_size, max_staleness):
