@@ -247,29 +247,35 @@ size_t EngineCore::RowsOf(const Sequence& sequence, size_t budget, size_t& score
 }
 
 size_t EngineCore::Plan() {
-  size_t budget = static_cast<size_t>(options_.max_batch_tokens);
-  size_t scored_budget = kScoredRows;
   for (const SequencePtr& sequence : running_) sequence->planned = 0;
-  for (const bool decoding : {true, false}) {
-    for (size_t i = 0; i < running_.size() && budget > 0; ++i) {
-      Sequence& sequence = *running_[i];
-      const size_t left = sequence.computable() - sequence.computed;
-      if ((left == 1) != decoding) continue;
-      const size_t rows = RowsOf(sequence, budget, scored_budget);
-      if (rows == 0) continue;  // other requests exhaust this step's scored rows
-      bool fits = EnsureBlocks(sequence, sequence.computed + rows);
-      while (!fits && i + 1 < running_.size()) {  // preempt the youngest request to make room
-        budget += running_.back()->planned;
-        Preempt(running_.size() - 1);
-        fits = EnsureBlocks(sequence, sequence.computed + rows);
-      }
-      if (!fits) {  // this request is itself the youngest
-        Preempt(i);
-        break;
-      }
-      sequence.planned = rows;
-      budget -= rows;
+  const auto most = static_cast<size_t>(options_.max_batch_tokens);
+  size_t scored_budget = kScoredRows;
+  const size_t left = PlanRows(/*decoding=*/true, most, scored_budget);
+  const auto piece = static_cast<size_t>(options_.prefill_piece_tokens);
+  const size_t for_prompts = left < most && piece > 0 ? std::min(left, piece) : left;
+  return left - for_prompts + PlanRows(/*decoding=*/false, for_prompts, scored_budget);
+}
+
+// Plans rows for the requests that sample, or for prompts, within `budget`. Returns the rest of the budget.
+size_t EngineCore::PlanRows(bool decoding, size_t budget, size_t& scored_budget) {
+  for (size_t i = 0; i < running_.size() && budget > 0; ++i) {
+    Sequence& sequence = *running_[i];
+    const size_t left = sequence.computable() - sequence.computed;
+    if ((left == 1) != decoding) continue;
+    const size_t rows = RowsOf(sequence, budget, scored_budget);
+    if (rows == 0) continue;  // other requests exhaust this step's scored rows
+    bool fits = EnsureBlocks(sequence, sequence.computed + rows);
+    while (!fits && i + 1 < running_.size()) {  // preempt the youngest request to make room
+      budget += running_.back()->planned;
+      Preempt(running_.size() - 1);
+      fits = EnsureBlocks(sequence, sequence.computed + rows);
     }
+    if (!fits) {  // this request is itself the youngest
+      Preempt(i);
+      break;
+    }
+    sequence.planned = rows;
+    budget -= rows;
   }
   return budget;
 }

@@ -4,8 +4,8 @@
 // Each step:
 //   1. drops cancelled and late requests, and requests that require a newer version,
 //   2. admits waiting requests, oldest first, as long as there are slots and blocks,
-//   3. plans one row for every decoding request, then as much of each prompt as fits in max_batch_tokens, then rows for
-//      drafts (drafter.h),
+//   3. plans one row for every decoding request, then as much of each prompt as fits in max_batch_tokens and, if any
+//      request is decoding, in prefill_piece_tokens, then rows for drafts (drafter.h),
 //   4. runs one forward pass per weight version in use, and samples: one id per request, and one more for each draft
 //      that equals the id sampled before it.
 //
@@ -110,6 +110,7 @@ class EngineCore {
   bool AwaitsSibling(const Sequence& sequence, uint64_t salt, size_t matched_tokens) const;
   // Returns the number of rows left in the step's budget.
   size_t Plan();
+  size_t PlanRows(bool decoding, size_t budget, size_t& scored_budget);
   void PlanDrafts(size_t free_rows);
   size_t RoomForDrafts(const Sequence& sequence) const;
   int64_t PlannedRows() const;

@@ -21,6 +21,11 @@ void Bind(base::Schema& schema, EngineOptions& o) {
                base::NotNegative());
   schema.Field("max_batch_tokens", &o.max_batch_tokens,
                "maximum number of tokens in one forward pass (decode and prompt chunks)", base::Positive());
+  schema.Field(
+      "prefill_piece_tokens", &o.prefill_piece_tokens,
+      "maximum number of prompt tokens in a forward pass in which other requests sample, so that long prompts do "
+      "not delay their tokens; 0: no limit but max_batch_tokens",
+      base::NotNegative());
   schema.Field("context_length", &o.context_length,
                "maximum number of tokens in a request and its answer; 0: the model's context length",
                base::NotNegative());
@@ -61,6 +66,10 @@ absl::Status EngineOptions::Validate() const {
   // Every running request decodes one token per step. If a step left one out, a request's speed would depend on its
   // position.
   INGOT_RETURN_IF_ERROR(at_least("max_batch_tokens", max_batch_tokens, "max_running, ", max_running));
+  if (prefill_piece_tokens > max_batch_tokens) {
+    return absl::InvalidArgumentError(absl::StrCat("prefill_piece_tokens is ", prefill_piece_tokens,
+                                                   ": it must be at most max_batch_tokens, ", max_batch_tokens));
+  }
   if (slice_wait_seconds > 0 && max_tokens_per_turn_slice == 0 && slice_seconds == 0) {
     return absl::InvalidArgumentError(absl::StrCat("slice_wait_seconds is ", slice_wait_seconds,
                                                    ", but no call is ever paused: set ",

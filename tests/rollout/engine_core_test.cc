@@ -491,6 +491,9 @@ TEST(EngineOptionsTest, FaultsNameTheField) {
   EXPECT_THAT(fault([](EngineOptions& o) { o.kv_cache_tokens = 3; }), testing::HasSubstr("kv_cache_tokens is 3"));
   EXPECT_THAT(fault([](EngineOptions& o) { o.max_batch_tokens = 63; }), testing::HasSubstr("max_batch_tokens is 63"));
   EXPECT_THAT(fault([](EngineOptions& o) { o.threads = 0; }), testing::HasSubstr("threads is 0"));
+  EXPECT_THAT(fault([](EngineOptions& o) { o.prefill_piece_tokens = -1; }), testing::HasSubstr("prefill_piece_tokens"));
+  EXPECT_THAT(fault([](EngineOptions& o) { o.prefill_piece_tokens = 1025; }),
+              testing::HasSubstr("at most max_batch_tokens, 1024"));
   EXPECT_THAT(fault([](EngineOptions& o) { o.max_update_bytes = 0; }), testing::HasSubstr("max_update_bytes is 0"));
 }
 
@@ -605,6 +608,61 @@ TEST(EngineCoreTest, ASwapInTheMiddleOfDraftsIsRecordedAsWithoutDrafts) {
     EXPECT_EQ(drafted.core.blocks().held(), 0);
   }
   EXPECT_GT(in_bundles, 10) << "swaps after a pass that sampled several ids";
+}
+
+// ---- Chunked prefill
+
+TEST(EngineCoreTest, WhileOthersSamplePromptsAreComputedInPieces) {
+  for (const int32_t piece : {1, 3, 8, 0}) {
+    EngineOptions options = Options(/*blocks=*/128, /*batch_tokens=*/64);
+    options.prefill_piece_tokens = piece;
+    World world(options);
+    size_t most_prompt_rows = 0;
+    int passes_of_prompts = 0;
+    world.runner.before_forward = [&](const ForwardBatch& batch) {
+      size_t prompt_rows = 0;
+      for (const kernels::AttentionSequence& sequence : batch.sequences) {
+        prompt_rows += sequence.q_offset < 90 ? static_cast<size_t>(sequence.q_count) : 0;
+      }
+      if (batch.sequences.size() > 1) most_prompt_rows = std::max(most_prompt_rows, prompt_rows);
+      passes_of_prompts += prompt_rows > 0 ? 1 : 0;
+    };
+    world.SetVersion(1);
+    const int decodes = world.Add(Prompt(1, 90), 120);
+    world.Step();
+    EXPECT_EQ(world.core.stats().forward_rows, 64) << "nobody samples, so the pass is full";
+    while (world.results[decodes].ids.empty()) world.Step();
+    passes_of_prompts = 0;
+    const int first = world.Add(Prompt(2, 40), 3), second = world.Add(Prompt(3, 40), 3);
+    const size_t before = world.results[decodes].ids.size();
+    while (!world.results[second].ended) world.Step();
+    EXPECT_EQ(most_prompt_rows, piece == 0 ? 63u : static_cast<size_t>(piece));
+    EXPECT_GE(passes_of_prompts, piece == 0 ? 2 : 80 / piece);
+    EXPECT_GE(world.results[decodes].ids.size() - before, static_cast<size_t>(passes_of_prompts)) << "one in each pass";
+    world.Drain();
+    for (const int id : {decodes, first, second}) world.ExpectEqualsReference(id, 1);
+  }
+}
+
+// Pieces with drafts, a small cache, and equal prefixes: ids and log-probs are those of whole prompts.
+TEST(EngineCoreTest, PiecesOfPromptsChangeNothing) {
+  for (const int32_t piece : {1, 2, 5, 13}) {
+    EngineOptions options = Options(/*blocks=*/40, /*batch_tokens=*/24);
+    options.prefill_piece_tokens = piece;
+    options.speculation.min_gain = -1;
+    World world(options, Guesses({}, 7));
+    world.SetVersion(1);
+    for (uint64_t i = 0; i < 20; ++i) {
+      std::vector<int32_t> prompt = Prompt(i % 3, 11);
+      for (const int32_t id : Prompt(50 + i, i)) prompt.push_back(id);
+      world.Add(prompt, 1 + static_cast<int32_t>(3 * i % 20));
+      if (i % 4 == 3) world.Step();
+    }
+    world.Drain();
+    for (int id = 0; id < 20; ++id) world.ExpectEqualsReference(id, 1);
+    EXPECT_GT(world.core.stats().preemptions, 0);
+    EXPECT_EQ(world.core.blocks().held(), 0);
+  }
 }
 
 // ---- Slices (tests/rollout/slices_test.cc has those of whole engines)
