@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <deque>
 #include <limits>
 
 #include "rollout/rig.h"
@@ -254,6 +255,28 @@ TEST(SliceTest, TheRestWaitsForTheNextVersion) {
   ASSERT_EQ(rest.ids.size(), 4u);
   for (const auto& version : rest.versions) EXPECT_EQ(version, std::pair(int64_t{2}, false));
   EXPECT_EQ(rest.finish, v1::FINISH_LENGTH);
+}
+
+TEST(SliceTest, TheRestIsAcceptedByAFullEngineUpToTwiceItsLimit) {
+  EngineOptions options = Slices(4);
+  options.max_running = 1;
+  options.max_waiting = 1;
+  Rig rig(options, FakeSnapshot(1, 1001));
+  v1::GenerateRequest ask = Ask({1, 2, 3}, 8);
+  ask.set_may_pause(true);
+  const Seen slice = Call(*rig.engine, ask);
+  ASSERT_EQ(slice.finish, v1::FINISH_PAUSED);
+  rig.gate.Close();
+  std::deque<Collect> results(6);
+  std::vector<std::unique_ptr<Client::Request>> requests;
+  for (size_t i = 0; i < 6; ++i) {
+    const bool is_rest = i >= 3;
+    requests.push_back(rig.engine->Generate(is_rest ? RestOf(ask, slice) : Ask({4, 5}, 3), results[i].OnChunk()));
+  }
+  rig.gate.Open();
+  const absl::StatusCode ok = absl::StatusCode::kOk, full = absl::StatusCode::kResourceExhausted;
+  const absl::StatusCode expected[] = {ok, ok, full, ok, ok, full};
+  for (size_t i = 0; i < 6; ++i) EXPECT_EQ(SeenOf(results[i]).status.code(), expected[i]) << i;
 }
 
 }  // namespace

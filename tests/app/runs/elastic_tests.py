@@ -194,54 +194,59 @@ def open_own_episode(port, admin):
     return json.loads(text)
 
 
+def stream_through(launch, port, episode, tokens, killed):
+    """Checks a stream of so many tokens, in whose middle the engine `killed` is killed."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=240)
+    body = {"model": "policy", "max_tokens": tokens, "ignore_eos": True, "stream": True,
+            "stream_options": {"include_usage": True}, "messages": [{"role": "user", "content": "on and on"}]}
+    connection.request("POST", f"/s/{episode['episode_id']}/v1/chat/completions", json.dumps(body),
+                       {"Content-Type": "application/json", "Authorization": "Bearer " + episode["api_key"]})
+    answer = connection.getresponse()
+    check(answer.status == 200, f"the stream: {answer.status}")
+    events = []
+    for line in answer:
+        if not line.startswith(b"data: {"):
+            continue
+        events.append(json.loads(line[6:]))
+        check("error" not in events[-1], f"after {len(events)} events: {events[-1]}")
+        if len(events) == 30:
+            os.kill(role_process(launch, killed), signal.SIGKILL)
+    check(len(events) > 30 and events[-1]["usage"]["completion_tokens"] == tokens, f"{len(events)} events, {events[-1]}")
+
+
 def case_slices(ingot):
-    """Calls in slices on two engines. One engine after the other is killed while a client's long stream goes on."""
-    tokens, slice_tokens = 3000, 16
+    """Calls in slices on two engines, of which one is killed while a client's stream goes on."""
+    tokens, slice_tokens = 400, 32
     admin = write_secret(ingot, "admin")
-    write_asking_config(ingot, agent_seconds=0.05, sampling='"max_tokens": 40')
+    write_asking_config(ingot, agent_seconds=0.05, sampling='"max_tokens": 70')
     own = {"run.name": "slices", "scheduler.total_steps": 400, "cluster.rollout_engines": 2, "cluster.registry.ttl_s": 2,
-           "numerics": "exact", "model.context_length": 4096, "gateway.max_new_tokens": tokens,
-           "rollout.max_tokens_per_turn_slice": slice_tokens, "cluster.token_file": write_secret(ingot, "token"),
-           "cluster.max_restarts": 100, "gateway.admin_key_file": admin}
+           "numerics": "exact", "gateway.max_new_tokens": tokens, "rollout.max_tokens_per_turn_slice": slice_tokens,
+           "cluster.token_file": write_secret(ingot, "token"), "cluster.max_restarts": 100, "gateway.admin_key_file": admin}
     launch = ingot.start("launch", own)
+    folder = pathlib.Path(ingot.folder) / "slices"
+
+    def resumed():
+        return int(re.search(r"^ingot_gateway_resumed_calls_total (\d+)$", scrape(folder, "gateway"), re.M).group(1))
+
     try:
         wait_for_rows(ingot, launch, "slices", 2)
-        port = int((pathlib.Path(ingot.folder) / "slices/gateway_port").read_text())
-
-        def resumed():
-            page = scrape(f"{ingot.folder}/slices", "gateway")
-            return int(re.search(r"^ingot_gateway_resumed_calls_total (\d+)$", page, re.M).group(1))
-
+        port = int((folder / "gateway_port").read_text())
         episode = open_own_episode(port, admin)
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
-        body = {"model": "policy", "max_tokens": tokens, "ignore_eos": True, "stream": True,
-                "stream_options": {"include_usage": True}, "messages": [{"role": "user", "content": "on and on"}]}
-        connection.request("POST", f"/s/{episode['episode_id']}/v1/chat/completions", json.dumps(body),
-                           {"Content-Type": "application/json", "Authorization": "Bearer " + episode["api_key"]})
-        answer = connection.getresponse()
-        check(answer.status == 200, f"the stream: {answer.status}")
-        events, kills, before = [], 0, resumed()
-        for line in answer:
-            if line.startswith(b"data: {"):
-                events.append(json.loads(line[6:]))
-            # Until the killed engine had this call or another one.
-            if len(events) % 100 == 50 and line.startswith(b"data: {") and (kills < 2 or resumed() == before):
-                os.kill(role_process(launch, "rollout" if kills % 2 == 0 else "rollout-1"), signal.SIGKILL)
-                kills += 1
-        check(all("error" not in event for event in events), f"after {kills} kills: {events[-1]}")
-        check(events[-1]["usage"]["completion_tokens"] == tokens, events[-1])
-        check(kills >= 2, f"{kills} kills")
-        print(f"{len(events)} events, {kills} kills, {resumed() - before} resumed calls", flush=True)
+        before, kills = resumed(), 0
+        while resumed() == before and kills < 10:  # until the killed engine had this call or another one
+            stream_through(launch, port, episode, tokens, ("rollout", "rollout-1")[kills % 2])
+            kills += 1
+            leases = 2 + kills
+            wait_until(lambda: (folder / "logs/trainer.log").read_text().count("is leased at version") >= leases,
+                       "the engine that was killed", launch)
         check(resumed() > before, "no kill met a call")
+        print(f"{kills} kills, {resumed() - before} resumed calls", flush=True)
         ask(port, f"/ingot/v1/episodes/{episode['episode_id']}/reward", {"reward": 1}, episode["api_key"])
         code, text = ask(port, f"/ingot/v1/episodes/{episode['episode_id']}/end", {"status": "finished"}, episode["api_key"])
         check(code == 200, f"end: {code} {text}")
-        tree = json.loads(ingot.inspect("slices", episode["episode_id"], "--json"))
-        check([call["finish"] for call in tree["calls"]] == ["FINISH_LENGTH"], f"{[call['finish'] for call in tree['calls']]}")
-        keys = tree["calls"][0]["sampledKeys"]
-        check(len(keys) >= tokens // slice_tokens, f"{len(keys)} slices")
-        rows = ingot.rows("slices")
-        wait_until(lambda: ingot.rows("slices") >= rows + 2, "steps after the kills", launch)
+        calls = json.loads(ingot.inspect("slices", episode["episode_id"], "--json"))["calls"]
+        check([call["finish"] for call in calls] == ["FINISH_LENGTH"] * kills, [call["finish"] for call in calls])
+        check(all(len(call["sampledKeys"]) >= tokens // slice_tokens for call in calls), [len(call["sampledKeys"]) for call in calls])
         rows = ingot.metrics("slices")
         check(all(row["mismatch/logprob_abs_diff_max"] == 0 for row in rows), "rollout and trainer differ")
         check(all(row["agent/paused_ratio"] > 0.5 for row in rows), [row["agent/paused_ratio"] for row in rows])
