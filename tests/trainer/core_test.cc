@@ -568,6 +568,7 @@ TEST(PrepareBatch, ReportsEpisodeMetricsByDomainAndScaffold) {
   EXPECT_EQ(m.at("async/staleness_max@domain:math"), 3);  // version 3 less the tokens' 0
   EXPECT_DOUBLE_EQ(m.at("agent/truncated_ratio@domain:math"), 1.0 / 3);
   EXPECT_DOUBLE_EQ(m.at("agent/halted_ratio@domain:math"), 1.0 / 3);
+  EXPECT_DOUBLE_EQ(m.at("agent/paused_ratio"), 0);
   EXPECT_DOUBLE_EQ(m.at("agent/repeat_ratio@domain:math"), 1.0 / 3);
   EXPECT_DOUBLE_EQ(m.at("agent/malformed_ratio"), 1.0 / 6);
   EXPECT_EQ(m.at("agent/parallel_branches@domain:math"), 2);
@@ -578,6 +579,30 @@ TEST(PrepareBatch, ReportsEpisodeMetricsByDomainAndScaffold) {
   EXPECT_EQ(m.at("signal/agent/mine"), 5);
   EXPECT_FALSE(m.contains("agent/mine"));
   EXPECT_FALSE(m.contains("signal/lint@scaffold:opencode"));
+}
+
+// A call in slices is one call with the tokens of all of them, each at its version's age.
+TEST(PrepareBatch, CallsInSlicesAreOneCall) {
+  v1::EpisodeTree a = MakeEpisode("a", 1.0, {Turn({1}, {5, 6}), Turn({1}, {7})});
+  v1::EpisodeTree b = MakeEpisode("b", 0.0, {Turn({1}, {8, 9, 10})});
+  v1::Call& call = *a.mutable_calls(0);
+  v1::Segment rest = a.segments().at(base::Hex(call.sampled_keys(0)));
+  rest.mutable_versions(0)->set_version(2);
+  const std::string key = tree::SegmentKey(rest);
+  call.add_sampled_keys(key);
+  (*a.mutable_segments())[base::Hex(key)] = rest;
+  TrainerOptions options;
+  const auto all = PrepareBatch(OneGroup({a, b}), options, 10, 3);
+  ASSERT_TRUE(all.ok()) << all.status();
+  EXPECT_DOUBLE_EQ(all->metrics.at("agent/paused_ratio"), 0.25) << "half of a's calls, none of b's";
+  EXPECT_EQ(all->metrics.at("batch/calls"), 3);
+  EXPECT_EQ(all->metrics.at("batch/loss_tokens"), 4 + 1 + 3);
+  options.train_segments = "max_age";
+  options.train_segments_max_age = 1;
+  const auto newest = PrepareBatch(OneGroup({a, b}), options, 10, 3);
+  ASSERT_TRUE(newest.ok()) << newest.status();
+  EXPECT_EQ(newest->metrics.at("batch/loss_tokens"), 2) << "the slice of version 2";
+  EXPECT_EQ(newest->metrics.at("batch/tokens_left_out_age"), 6);
 }
 
 TEST(PrepareBatch, ErrorsNameTheCall) {

@@ -47,9 +47,12 @@ TEST(EngineMetricsTest, AStepHasTheDifferenceSinceTheStepBefore) {
   engine.Pass(10, 8, 40, 20, 5);
   const auto resumed = Added(metrics, 3);
   EXPECT_THAT(resumed, Contains(Pair("rollout/alive_seconds", 10))) << "a resumed run counts from its start";
+  EXPECT_THAT(resumed, Contains(Pair("rollout/paused_requests", 0)));
   engine.Pass(20, 5, 60, 10, 10);
+  engine.status.set_paused_requests(7);
   const auto next = Added(metrics, 4);
-  EXPECT_THAT(next, Contains(Pair("rollout/idle_ratio", 0.75)));                 // 1 - 5 / 20
+  EXPECT_THAT(next, Contains(Pair("rollout/idle_ratio", 0.75)));  // 1 - 5 / 20
+  EXPECT_THAT(next, Contains(Pair("rollout/paused_requests", 7)));
   EXPECT_THAT(next, Contains(Pair("rollout/sampled_tokens", 60)));               // 1100 - 1040
   EXPECT_THAT(next, Contains(Pair("rollout/sampled_tokens_per_second", 3)));     // 60 / 20
   EXPECT_THAT(next, Contains(Pair("rollout/prefix_cache_hit_ratio", 1)));        // 10 / 10
