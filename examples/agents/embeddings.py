@@ -78,7 +78,10 @@ class Vectors:
             raise BadCorpus(f"{name} cannot be searched by embeddings: {bad}") from None
 
     def search(self, query, limit):
-        scores = self.matrix @ self.model.embed([query])[0]
+        return self.closest(self.model.embed([query])[0], limit)
+
+    def closest(self, vector, limit):
+        scores = self.matrix @ vector
         best = np.argpartition(-scores, min(limit, len(scores)) - 1)[:limit] if len(scores) else []
         best = sorted(best, key=lambda i: (-scores[i], i))
         get = "SELECT id, text FROM chunks WHERE rowid = ?"

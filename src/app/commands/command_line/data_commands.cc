@@ -11,6 +11,7 @@
 #include "app/commands/data/retrain.h"
 #include "app/commands/data/tasks_cases.h"
 #include "app/commands/data/tasks_command.h"
+#include "app/commands/data/tasks_generate.h"
 #include "app/commands/data/tasks_import.h"
 
 namespace ingot::app {
@@ -63,6 +64,44 @@ Command::Run DeclareTasksImport(CLI::App& parser) {
   parser.add_option("--python", args->python,
                     "Python interpreter that has pyarrow or datasets; default: the active environment's");
   return [args] { return TasksImport(*args); };
+}
+
+Command::Run DeclareTasksGenerate(CLI::App& parser) {
+  const auto args = std::make_shared<TasksGenerateArgs>();
+  parser.add_option("chunks", args->source, "JSON lines of chunks: {\"id\": ID, \"text\": TEXT}")->required();
+  parser.add_option("out", args->out, "file to write, with one task per line")->required();
+  parser.add_option("--url", args->url, "base URL of an OpenAI-compatible server; default: OPENAI_BASE_URL");
+  parser.add_option("--model", args->model, "the server's name for the model")->capture_default_str();
+  parser.add_option("--key-env", args->key_env, "environment variable with the server's key")->capture_default_str();
+  parser.add_option("--count", args->count, "number of tasks")->check(AtLeastOne())->capture_default_str();
+  parser.add_option("--hops", args->hops, "maximum number of facts to chain")
+      ->check(AtLeastOne())
+      ->capture_default_str();
+  parser.add_option("--min-hops", args->min_hops, "drop shorter chains")->check(AtLeastOne())->capture_default_str();
+  parser.add_option("--documents", args->documents, "chunks to show for each hop")
+      ->check(AtLeastOne())
+      ->capture_default_str();
+  parser.add_option("--distractors", args->distractors, "similar chunks to sort for each task; 0: none")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  parser.add_option("--document-characters", args->document_characters, "characters of a chunk to show")
+      ->check(AtLeastOne())
+      ->capture_default_str();
+  parser.add_option("--concurrency", args->concurrency, "tasks to make at the same time")
+      ->check(AtLeastOne())
+      ->capture_default_str();
+  parser.add_option("--tries", args->tries, "tries of each request")->check(AtLeastOne())->capture_default_str();
+  parser.add_option("--timeout", args->timeout_s, "timeout for each request, in seconds")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  parser.add_option("--temperature", args->temperature, "sampling temperature")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  parser.add_option("--seed", args->seed, "seed for the order of the chunks")->capture_default_str();
+  parser.add_option("--domain", args->domain, "domain of all tasks");
+  parser.add_flag("!--no-schema", args->schema, "do not send the answers' JSON schema, for servers that reject it");
+  parser.add_option("--python", args->python, "Python interpreter; default: the active environment's");
+  return [args] { return TasksGenerate(*args); };
 }
 
 Command::Run DeclareTasksRate(CLI::App& parser) {
@@ -156,12 +195,14 @@ std::vector<Command> DataCommands() {
        .computes = true,
        .holds_keys = true},
       {"tasks",
-       "import, measure, filter, and check tasks",
+       "import, generate, measure, filter, and check tasks",
        nullptr,
        {{"check", "check Harbor tasks: the solution must get reward 1, and an agent that does nothing must get 0",
          DeclareTasksCheck},
         {"import", "create tasks from a CSV, JSON, or Parquet file, or from a Hugging Face data set",
          DeclareTasksImport},
+        {"generate", "make search tasks about a corpus with a model, and keep those whose quotes and answers hold",
+         DeclareTasksGenerate},
         {"rate", "write a run's tasks with their measured pass rates", DeclareTasksRate},
         {"filter", "drop tasks that are trivial, impossible, or easy to guess", DeclareTasksFilter},
         {"cases", "keep test cases on which submissions agree, and problems with enough such cases",

@@ -1,19 +1,14 @@
 #include "app/commands/data/tasks_import.h"
 
-#include <spawn.h>
-#include <sys/wait.h>
-
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_replace.h"
+#include "app/commands/data/python_program.h"
 #include "app/run/process.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "dataset/tasks.h"
-#include "reward/python/python_options.h"
 
 namespace ingot::app {
 namespace {
@@ -135,32 +130,10 @@ std::string OptionsJson(const TasksImportArgs& args) {
                                             {"limit", args.limit}});
 }
 
-// Runs the program with `out` as its stdout.
-absl::Status RunProgram(const TasksImportArgs& args, int out) {
-  std::string python = args.python.empty() ? reward::UserPython() : args.python;
-  std::string dash_c = "-c", program = kProgram, options = OptionsJson(args);
-  char* const argv[] = {python.data(), dash_c.data(), program.data(), options.data(), nullptr};
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, out, 1);
-  pid_t pid = 0;
-  const int error = posix_spawnp(&pid, argv[0], &actions, nullptr, argv, environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("cannot run '", python, "': ", std::strerror(error), "; name a Python interpreter with --python"));
-  }
-  int status = 0;
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return absl::OkStatus();
-  return absl::CancelledError("its message is above");
-}
-
 absl::Status Import(const TasksImportArgs& args, size_t& tasks) {
   INGOT_RETURN_IF_ERROR(CheckPatterns(args.extract));
   return base::ReplaceFileBy(args.out, [&](int fd, const std::string& draft) -> absl::Status {
-    INGOT_RETURN_IF_ERROR(RunProgram(args, fd));
+    INGOT_RETURN_IF_ERROR(RunPythonProgram(args.python, kProgram, OptionsJson(args), fd));
     const absl::StatusOr<std::vector<v1::Task>> read = dataset::LoadTasks(draft);
     tasks = read.ok() ? read->size() : 0;
     if (read.ok()) return absl::OkStatus();
