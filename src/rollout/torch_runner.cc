@@ -21,17 +21,11 @@
 #include "kernels/torch/threads.h"
 #include "kernels/torch/tree_attention.h"
 #include "model/transformer.h"
+#include "rollout/torch_error.h"
 
 namespace ingot::rollout {
 
 namespace {
-
-// c10::Error's text ends with a stack trace. Its first line is the message.
-absl::Status FromException(const std::exception& error, const char* where) {
-  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
-  const std::string what = torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
-  return absl::InternalError(absl::StrCat(where, ": ", what));
-}
 
 absl::StatusOr<at::ScalarType> ScalarTypeOf(const weights::TensorView& tensor) {
   if (tensor.dtype == "F32") return at::kFloat;
@@ -220,7 +214,7 @@ class TorchRunner final : public ModelRunner {
       rope_ = transformer.rope();
       return std::make_shared<const RunnableTransformer>(std::move(snapshot), std::move(transformer));
     } catch (const std::exception& error) {
-      return FromException(error, "loading weights into the rollout engine");
+      return FromTorchException(error, "loading weights into the rollout engine");
     }
   }
 
@@ -241,7 +235,7 @@ class TorchRunner final : public ModelRunner {
       rows_ = policy.LogSoftmax(/*overwrite_logits=*/true).to(at::kCPU);
       return std::span<const float>(rows_.const_data_ptr<float>(), static_cast<size_t>(rows_.numel()));
     } catch (const std::exception& error) {
-      return FromException(error, "a forward pass of the rollout engine");
+      return FromTorchException(error, "a forward pass of the rollout engine");
     }
   }
 
@@ -342,8 +336,9 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> NewTorchRunner(const model::ModelCo
     INGOT_RETURN_IF_ERROR(CheckCacheFits(config, options, device));
     return std::make_unique<TorchRunner>(config, options, at::Device(device));
   } catch (const std::exception& error) {
-    const absl::Status status = FromException(error, "starting the rollout engine");
-    return absl::UnavailableError(absl::StrCat("device ", device, ": ", status.message()));
+    const absl::Status status = FromTorchException(error, "starting the rollout engine");
+    const auto code = absl::IsResourceExhausted(status) ? status.code() : absl::StatusCode::kUnavailable;
+    return absl::Status(code, absl::StrCat("device ", device, ": ", status.message()));
   }
 }
 

@@ -13,6 +13,7 @@
 #include "model/transformer.h"
 #include "rollout/collect.h"
 #include "rollout/engine.h"
+#include "rollout/torch_error.h"
 #include "rollout/torch_runner.h"
 
 namespace ingot::rollout {
@@ -309,6 +310,16 @@ TEST(TorchEngineTest, ACacheThatCannotFitIsRejectedWithTheNumbers) {
   const absl::Status rejected = NewTorchRunner(config, options, "cpu").status();
   EXPECT_EQ(rejected.code(), absl::StatusCode::kResourceExhausted) << rejected;
   EXPECT_THAT(std::string(rejected.message()), ::testing::HasSubstr("tokens would fit"));
+}
+
+TEST(FromTorchException, NamesTheKeysIfTheDeviceHasNoMemoryLeft) {
+  const c10::OutOfMemoryError full({__func__, __FILE__, __LINE__}, "CUDA out of memory. " + std::string(600, 'x'));
+  const absl::Status status = FromTorchException(full, "starting the rollout engine");
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(status.message().find("lower rollout.kv_cache_tokens"), std::string_view::npos) << status;
+  EXPECT_LT(status.message().size(), 450u) << "torch's text is cut";
+  const c10::Error other({__func__, __FILE__, __LINE__}, "bad shape");
+  EXPECT_EQ(FromTorchException(other, "a pass").ToString(), "INTERNAL: a pass: bad shape");
 }
 
 }  // namespace

@@ -11,7 +11,6 @@
 #include <thread>
 
 #include "app/checks/port_check.h"
-#include "app/models/device.h"
 #include "base/log.h"
 #include "base/process_memory.h"
 #include "kernels/attention/attention.h"
@@ -87,9 +86,8 @@ Finding ExamineSandbox(const RunConfig& config) {
 Finding ExamineDevice() {
   const absl::StatusOr<DeviceChoice> device = OpenDevice("auto");
   if (!device.ok()) return {Health::kBroken, "GPU", std::string(device.status().message()), "docs/guide/gpu.md"};
-  if (device->fell_back)
-    return {Health::kLimited, "GPU", device->description, "docs/guide/gpu.md lists the requirements for GPUs"};
-  return {Health::kGood, "GPU", device->description};
+  const std::unique_ptr<Nvml> nvml = Nvml::Open();
+  return JudgeDevice(*device, nvml == nullptr ? DriverFacts() : nvml->Driver());
 }
 
 bool OnPath(const std::string& program) {
@@ -155,6 +153,25 @@ Finding JudgeMemory(int64_t available_bytes) {
   if (available_bytes >= kEnough) return {Health::kGood, "memory", text};
   return {Health::kLimited, "memory", text,
           "stop other programs, or lower rollout.kv_cache_tokens and trainer.micro_batch_tokens"};
+}
+
+Finding JudgeDevice(const DeviceChoice& device, const DriverFacts& driver) {
+  constexpr int kToolkit = 13000;  // of torch 2.11 from PyPI and of scripts/setup.sh cuda
+  if (!device.fell_back && device.users.empty()) return {Health::kGood, "GPU", device.description};
+  if (!device.fell_back) {
+    return {Health::kLimited, "GPU", device.description,
+            "a run may exhaust the GPU's memory: end the other processes, or choose another GPU with "
+            "CUDA_VISIBLE_DEVICES"};
+  }
+  if (driver.cuda_version == 0 || driver.cuda_version >= kToolkit) {
+    return {Health::kLimited, "GPU", device.description, "docs/guide/gpu.md lists the requirements for GPUs"};
+  }
+  return {
+      Health::kLimited, "GPU",
+      absl::StrCat("driver ", driver.version, " supports CUDA ", CudaVersion(driver.cuda_version), "; CUDA ",
+                   CudaVersion(kToolkit), " needs driver ", LeastDriver(kToolkit), " or newer. ", device.description),
+      "update the driver. Without an update: compute on the CPU (device=cpu), install cuda-compat-13-0 on a data "
+      "center GPU, or sample with a vLLM server built for CUDA 12 (docs/guide/gpu.md, Older drivers)"};
 }
 
 Finding JudgeOpenFiles(uint64_t soft, uint64_t hard) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "app/models/device.h"
 #include "app/run/run_config.h"
 
 namespace ingot::app {
@@ -30,6 +31,8 @@ std::string FormatFindings(const std::vector<Finding>& findings);
 // Judges an instruction set by its name in kernels::InstructionSet. Pure, like the functions below.
 Finding JudgeInstructionSet(const std::string& name);
 Finding JudgeMemory(int64_t available_bytes);
+// Judges what OpenDevice("auto") chose. `driver` is what NVML reports, which does not need libingot_cuda.so.
+Finding JudgeDevice(const DeviceChoice& device, const DriverFacts& driver);
 Finding JudgeOpenFiles(uint64_t soft, uint64_t hard);
 Finding JudgeFsync(double milliseconds, const std::string& folder);
 

@@ -133,7 +133,7 @@ absl::StatusOr<int> RunRoleOrError(const std::string& role, const RunArgs& args,
   INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, DeviceOf(config, role, index));
   base::InitLogging(role, config.log_level, "");
   base::Metrics metrics(config.metrics.max_labels);
-  if (Computes(role)) ReportDevice(device, metrics);
+  const auto device_watch = Computes(role) ? ReportDevice(device, metrics) : nullptr;
   RoleWaits waits;
   waits.Start();
   MoreMetrics more_metrics;

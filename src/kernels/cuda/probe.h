@@ -6,8 +6,9 @@
 
 namespace ingot::kernels::cuda {
 
-inline constexpr int32_t kProbeVersion = 1;
+inline constexpr int32_t kProbeVersion = 2;
 inline constexpr char kProbeSymbol[] = "ingot_cuda_probe";
+inline constexpr char kMemorySymbol[] = "ingot_cuda_memory";
 
 struct DeviceProbe {
   int32_t version = 0;          // the library's kProbeVersion, set first
@@ -23,7 +24,19 @@ struct DeviceProbe {
   char name[256] = {};  // of device 0
 };
 
+// One device's memory, and what this process uses of it.
+struct DeviceMemory {
+  int64_t total_bytes = 0;
+  int64_t allocated_bytes = 0;  // in tensors
+  int64_t reserved_bytes = 0;   // held by torch's allocator, in tensors or kept for reuse
+  char pci_address[32] = {};    // such as "00000000:3B:00.0"
+};
+
 }  // namespace ingot::kernels::cuda
 
 // Fills in the probe without creating a CUDA context. Returns kProbeVersion.
 extern "C" int32_t ingot_cuda_probe(ingot::kernels::cuda::DeviceProbe* probe);
+
+// Fills in `memory` for the device that CUDA numbers `device`, without creating a CUDA context. Returns a cudaError_t;
+// 0 = none. Thread safe.
+extern "C" int32_t ingot_cuda_memory(int32_t device, ingot::kernels::cuda::DeviceMemory* memory);

@@ -35,6 +35,31 @@ TEST(Doctor, ExaminesThisMachineAndLeavesNothingBehind) {
   }
 }
 
+TEST(Doctor, SaysWhatAMachineWithAnOlderDriverCanDo) {
+  DeviceChoice cpu;
+  cpu.fell_back = true;
+  cpu.description = "this build has only the CPU kernels";
+  const Finding old = JudgeDevice(cpu, {"550.54.15", 12040});
+  EXPECT_EQ(old.health, Health::kLimited);
+  EXPECT_THAT(old.text, testing::HasSubstr("driver 550.54.15 supports CUDA 12.4; CUDA 13.0 needs driver 580 or newer"));
+  EXPECT_THAT(old.text, testing::HasSubstr(cpu.description));
+  for (const char* way : {"device=cpu", "cuda-compat-13-0", "vLLM"}) {
+    EXPECT_THAT(old.remedy, testing::HasSubstr(way));
+  }
+  for (const DriverFacts& driver : {DriverFacts(), DriverFacts{"580.65.06", 13000}}) {
+    EXPECT_EQ(JudgeDevice(cpu, driver).text, cpu.description) << "the driver is not at fault";
+  }
+}
+
+TEST(Doctor, WarnsAboutOtherProcessesOnTheGpu) {
+  DeviceChoice gpu;
+  gpu.description = "Card; process 7 uses 60.0 GiB";
+  EXPECT_EQ(JudgeDevice(gpu, {}).health, Health::kGood);
+  gpu.users = {{7, std::nullopt}};
+  EXPECT_EQ(JudgeDevice(gpu, {}).health, Health::kLimited);
+  EXPECT_THAT(JudgeDevice(gpu, {}).remedy, testing::HasSubstr("CUDA_VISIBLE_DEVICES"));
+}
+
 TEST(Doctor, NamesEveryPortThatIsTaken) {
   RunConfig config;
   config.http.port = config.cluster.datapool_port = config.cluster.scheduler_port = 0;

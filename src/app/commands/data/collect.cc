@@ -123,7 +123,7 @@ absl::StatusOr<int> CollectOrError(const CollectArgs& args) {
                             {"tasks_left_out", check.data.left_out}};
   const auto write = [&] { return dir.WriteFile(kCollection, base::PrintJson(record) + "\n"); };
   base::Metrics metrics(config.metrics.max_labels);
-  ReportDevice(device, metrics);
+  const auto device_watch = ReportDevice(device, metrics);
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<EmbeddedRun> run, EmbeddedRun::Start(config, dir, model, 0, metrics));
   bool done = false;
   const auto report = [&](const v1::EvalStatusResponse& result, datapool::Client&) {

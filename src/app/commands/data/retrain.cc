@@ -321,7 +321,7 @@ absl::StatusOr<int> RetrainOrError(const RetrainArgs& args) {
   const int64_t end = std::min(args.steps > 0 ? std::min(args.steps, stored) : stored, config.trainer.total_steps);
   ReportLimits(args, inputs, stored, end);
   base::Metrics metrics(config.metrics.max_labels);
-  ReportDevice(device, metrics);
+  const auto device_watch = ReportDevice(device, metrics);
   std::printf("%s: %ld steps on the batches of %s, from its step %ld on  run folder %s\n", config.name.c_str(),
               static_cast<long>(end), args.run_dir.c_str(), static_cast<long>(batches.front().step),
               dir.path().c_str());

@@ -167,7 +167,7 @@ absl::StatusOr<int> EvaluateOrError(const EvaluateArgs& given) {
   INGOT_RETURN_IF_ERROR(dir.WriteFile("config.yaml", effective));
   INGOT_RETURN_IF_ERROR(KeepTokenizer(dir.path(), config.model.path, model.text));
   base::Metrics metrics(config.metrics.max_labels);
-  ReportDevice(device, metrics);
+  const auto device_watch = ReportDevice(device, metrics);
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<EmbeddedRun> run, EmbeddedRun::Start(config, dir, model, 0, metrics));
   bool evaluated = false;
   INGOT_RETURN_IF_ERROR(EvaluateOnce(

@@ -78,7 +78,7 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
   INGOT_LOG(info, "effective configuration:\n{}", loaded.schema.EffectiveYaml());
 
   base::Metrics metrics(config.metrics.max_labels);
-  ReportDevice(check.device, metrics);
+  const auto device_watch = ReportDevice(check.device, metrics);
   if (config.tasks.empty()) {
     INGOT_RETURN_IF_ERROR(WithNext(TrainWithoutAgents(loaded, dir, model, resume, metrics), dir, command));
     PrintNextCommands(dir.path());

@@ -1,0 +1,53 @@
+// Reads facts about NVIDIA GPUs from the driver's management library (NVML). The library belongs to the driver and is
+// opened with dlopen, so a machine without it loses only these facts. Nothing here creates a CUDA context.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ingot::app {
+
+// The installed NVIDIA driver.
+struct DriverFacts {
+  std::string version = {};  // such as "580.65.06"; empty = unknown
+  int32_t cuda_version = 0;  // latest CUDA version that it supports, 1000 * major + 10 * minor; 0 = unknown
+};
+
+// Another process that computes on a GPU.
+struct GpuUser {
+  uint32_t pid = 0;                     // as the driver counts it, which may differ inside a container
+  std::optional<int64_t> memory_bytes;  // nullopt = the driver does not tell
+};
+
+enum class ComputeMode { kShared, kExclusive, kProhibited };
+
+// Thread safe. A GPU is named by its PCI address, such as "00000000:3B:00.0", because CUDA_VISIBLE_DEVICES renumbers
+// devices for CUDA alone. A fact that NVML does not give is nullopt, or an empty list.
+class Nvml {
+ public:
+  // Opens the library that the environment variable INGOT_NVML_LIBRARY names, or libnvidia-ml.so.1. Returns null if
+  // it cannot be opened, lacks a function, or does not start.
+  static std::unique_ptr<Nvml> Open();
+  ~Nvml();
+  Nvml(const Nvml&) = delete;
+  Nvml& operator=(const Nvml&) = delete;
+
+  DriverFacts Driver() const;
+  // The share of the last sample period (up to one second) in which a kernel was running, from 0 to 1.
+  std::optional<double> Utilization(const std::string& pci_address) const;
+  std::optional<ComputeMode> Mode(const std::string& pci_address) const;
+  // The processes with a CUDA context on the GPU, except this one.
+  std::vector<GpuUser> Users(const std::string& pci_address) const;
+
+ private:
+  struct Functions;
+  Nvml(void* library, std::unique_ptr<Functions> functions);
+
+  void* const library_;
+  const std::unique_ptr<Functions> functions_;
+};
+
+}  // namespace ingot::app
