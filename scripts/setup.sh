@@ -33,7 +33,7 @@ case "$profile" in
   check) apt_packages+=(clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev) ;;
   # These wheels compile. A run on a card needs torch's own CUDA libraries too: pip install torch==2.11.0.
   cuda) pip_packages+=("nvidia-cuda-nvcc==13.0.*" "nvidia-nvvm==13.0.*" "nvidia-cuda-crt==13.0.*" "nvidia-cuda-cccl==13.0.*"
-                       "nvidia-nccl-cu13==2.28.9") ;;
+                       "nvidia-nccl-cu13==2.28.9" "nvidia-cuda-cuobjdump==13.*" "nvidia-cuda-nvdisasm==13.*") ;;
   page) apt_packages+=(chromium) ;;
   services) apt_packages+=(postgresql patroni python3-etcd etcd-server etcd-client slurm-wlm munge bubblewrap
                            crun skopeo umoci buildah busybox-static debootstrap) ;;

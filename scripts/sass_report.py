@@ -1,0 +1,247 @@
+#!/usr/bin/env python3
+"""Counts what each pipe of a GPU must do in a kernel's inner loop, from its machine code, without a GPU.
+
+  sass_report.py [OBJECT ...]           prints a table; without objects, compiles src/kernels/cuda/attention.cu
+    --only REGEX                        only kernels whose short name matches, such as ForwardKernel<BFloat16>
+    --json FILE                         also writes the counts
+    --expect FILE                       exit code 1 if a count of FILE grew by 5 %, or a kernel spills inside its loop
+    --page FILE                         writes the table between the page's markers
+
+It needs cuobjdump and nvdisasm (PyPI: nvidia-cuda-cuobjdump, nvidia-cuda-nvdisasm) and, without objects, nvcc. They are
+looked for in INGOT_CUDA_HOME and .venv (scripts/setup.sh cuda). Exit code 77: one of them is missing.
+
+A warp's time in a pipe is its instructions times the cycles that a quarter of an SM needs for each. Shares are of the
+tensor pipe's time, or, in a kernel without tensor instructions, of the busiest pipe's. The counts tell which pipe limits a
+loop. They do not tell its speed: latencies, conflicts, and memory are not in them.
+"""
+import argparse
+import glob
+import json
+import math
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from sass_loops import inner_loop, parse  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+SOURCE = "src/kernels/cuda/attention.cu"
+ARCHITECTURES = {"sm_80": "arch=compute_80,code=sm_80", "sm_90a": "arch=compute_90a,code=sm_90a"}
+BEGIN, END = "<!-- sass_report -->", "<!-- /sass_report -->"
+GROWTH = 1.05
+SKIPPED = 77
+
+# Cycles per warp instruction of a quarter of an SM, from the lanes in NVIDIA's tables of throughput (CUDA programming
+# guide, arithmetic instructions). `tensor` is m16n8k16 with fp32 sums; mma.sync reaches 63 % of an H100's peak.
+# `shared` is per wavefront of 128 bytes, of which an SM's four quarters share one per cycle.
+GPUS = {
+    "A100": {"code": "sm_80", "tensor": 8, "fma": 2, "alu": 2, "exp": 8, "fp64": 4, "shared": 4,
+             "warps": 64, "blocks": 32, "shared_bytes": 164 << 10},
+    "H100": {"code": "sm_90a", "tensor": 4 / 0.63, "fma": 1, "alu": 2, "exp": 8, "fp64": 2, "shared": 4,
+             "warps": 64, "blocks": 32, "shared_bytes": 228 << 10},
+    "4090": {"code": "sm_80", "tensor": 32, "fma": 1, "alu": 2, "exp": 8, "fp64": 64, "shared": 4,
+             "warps": 48, "blocks": 24, "shared_bytes": 100 << 10},
+}
+PIPES = ("tensor", "fma", "alu", "exp", "fp64", "shared")
+TENSOR = {"HMMA", "IMMA", "DMMA", "BMMA", "HGMMA", "IGMMA", "QGMMA", "QMMA"}
+FMA = {"FFMA", "FMUL", "FADD", "IMAD", "HFMA2", "HADD2", "HMUL2", "HMNMX2", "FSWZADD", "IDP"}
+FP64 = {"DFMA", "DMUL", "DADD", "DSETP", "DMNMX"}
+EXP = {"MUFU", "F2F", "F2I", "I2F", "FRND", "POPC", "FLO", "BREV", "I2I"}
+SHARED = {"LDS", "STS", "LDSM", "STSM", "ATOMS", "SHFL"}
+GLOBAL = {"LDG", "STG", "LD", "ST", "LDGSTS", "ATOM", "ATOMG", "RED"}
+LOCAL = {"LDL", "STL"}
+OTHER = {"BRA", "BRX", "BSSY", "BSYNC", "BREAK", "EXIT", "RET", "CALL", "JMP", "WARPSYNC", "NOP", "BAR", "DEPBAR",
+         "LDGDEPBAR", "MEMBAR", "ERRBAR", "CCTL", "LDC", "S2R", "S2UR", "SYNCS", "YIELD", "NANOSLEEP", "ELECT", "FENCE",
+         "WARPGROUP", "ENDCOLLECTIVE", "CGAERRBAR", "UCGABAR", "BMOV", "PREEXIT", "ACQBULK"}
+
+
+def pipe(one):
+    """Returns the pipe of an instruction. The uniform datapath and control only take a slot of issue."""
+    base = one.base
+    for name, bases in (("tensor", TENSOR), ("fma", FMA), ("fp64", FP64), ("exp", EXP), ("shared", SHARED),
+                        ("global", GLOBAL), ("local", LOCAL), ("other", OTHER)):
+        if base in bases:
+            return name
+    return "other" if base.startswith("U") or base == "R2UR" else "alu"
+
+
+def wavefronts(one):
+    """Returns the least wavefronts of an instruction on shared memory: 128 bytes each, without conflicts."""
+    if one.base in ("LDSM", "STSM"):
+        return int(one.name[-1]) if one.name[-1].isdigit() else 1
+    return 4 if ".128" in one.name else 2 if ".64" in one.name else 1
+
+
+def tensor_steps(one):
+    """Returns a tensor instruction's products as a multiple of a warp's m16n8k16 (2,048)."""
+    if found := re.search(r"\.(\d+)x(\d+)x(\d+)", one.name):  # wgmma, of which a warp does a quarter
+        return int(found[1]) * int(found[2]) * int(found[3]) / 4 / 2048
+    return 0.5 if "1688" in one.name else 1
+
+
+def count(code):
+    """Returns the counts of a loop's instructions for one warp."""
+    counts = {"issue": len(code)}
+    for name in (*PIPES, "global", "local"):
+        counts[name] = sum(pipe(one) == name for one in code)
+    counts["tensor"] = sum(tensor_steps(one) for one in code if pipe(one) == "tensor")
+    counts["shared"] = sum(wavefronts(one) for one in code if pipe(one) == "shared")
+    return counts
+
+
+def math_of(code):
+    """Returns the predicate for the instructions that mark a kernel's inner loop: tensor ones, or else FFMA and DFMA."""
+    marks = TENSOR & {one.base for one in code} or {"FFMA", "DFMA"}
+    return lambda one: one.base in marks
+
+
+def shares(counts, gpu):
+    """Returns each pipe's share of the time that the tensor pipe, or else the busiest one, needs; and that pipe's name."""
+    rates = GPUS[gpu]
+    cycles = {"issue": counts["issue"], **{name: counts[name] * rates[name] for name in PIPES}}
+    whole = "tensor" if counts["tensor"] else max(cycles, key=cycles.get)
+    return {name: value / cycles[whole] for name, value in cycles.items()}, whole
+
+
+def resident(registers, shared_bytes, threads, gpu):
+    """Returns how many blocks fit on an SM. Registers come in units of 256 per warp; a block reserves 1 KiB of shared."""
+    limits, warps = GPUS[gpu], -(-threads // 32)
+    per_warp = -(-registers * 32 // 256) * 256
+    return min(limits["blocks"], limits["warps"] // warps, (65536 // per_warp) // warps,
+               limits["shared_bytes"] // (shared_bytes + 1024))
+
+
+def short(name):
+    """Returns a demangled name without namespaces and parameters: ForwardKernel<BFloat16>."""
+    tool = shutil.which("c++filt")
+    full = subprocess.run([tool, name], capture_output=True, text=True).stdout.strip() if tool else name
+    full = re.sub(r"\(.*\)$", "", re.sub(r"\w+::", "", full))
+    return re.sub(r"^void ", "", full)
+
+
+def resources(text):
+    """Returns {mangled name: {registers, stack, shared}} of `cuobjdump -res-usage`."""
+    pattern = r"Function (\S+):\s*\n\s*REG:(\d+) STACK:(\d+) SHARED:(\d+)"
+    return {f[0]: dict(zip(("registers", "stack", "shared_bytes"), map(int, f[1:]))) for f in re.findall(pattern, text)}
+
+
+def threads_of(text):
+    """Returns {mangled name: threads of a block} of `cuobjdump -elf`, where the source gives launch bounds."""
+    pattern = r"^\.nv\.info\.(\S+)\n((?:.+\n)*?\s*Attribute:\s*EIATTR_MAX_THREADS\n.*\n\s*Value:\s*(.*)\n)"
+    return {f[0]: math.prod(int(word, 16) for word in f[2].split()) for f in re.findall(pattern, text, re.M)}
+
+
+def analyze(sass, usage, elf):
+    """Returns one row per kernel with an inner loop."""
+    used, threads, rows = resources(usage), threads_of(elf), []
+    for (code_for, name), code in parse(sass).items():
+        loop = inner_loop(code, math_of(code))
+        if not loop:
+            continue
+        facts = used.get(name, {"registers": 0, "stack": 0, "shared_bytes": 0})
+        row = {"kernel": short(name), "code": code_for, "threads": threads.get(name, 0), **facts, "loop": count(loop)}
+        rows.append(row)
+    return rows
+
+
+def table(rows):
+    """Returns a Markdown table with a line per kernel and GPU."""
+    lines = ["| kernel, GPU | limit | instructions | tensor | issue | fma | alu | exp | fp64 | shared | registers, threads "
+             "| blocks (warps) per SM | stack, spills in the loop |", "| " + " | ".join(["---"] * 13) + " |"]
+    for row in rows:
+        for gpu in (name for name, limits in GPUS.items() if limits["code"] == row["code"]):
+            share, whole = shares(row["loop"], gpu)
+            blocks = resident(row["registers"], row["shared_bytes"], row["threads"], gpu) if row["threads"] else None
+            fits = "unknown" if blocks is None else f"{blocks} ({blocks * -(-row['threads'] // 32)})"
+            tensor = f"{row['loop']['tensor']:g}" if row["loop"]["tensor"] else "none"
+            cells = [f"`{row['kernel']}`, {gpu}", whole, row["loop"]["issue"], tensor]
+            cells += [f"{share[name]:.2f}" for name in ("issue", *PIPES[1:])]
+            cells += [f"{row['registers']}, {row['threads'] or 'unknown'}", fits,
+                      f"{row['stack']} B, {row['loop']['local']}"]
+            lines.append("| " + " | ".join(map(str, cells)) + " |")
+    return "\n".join(lines)
+
+
+def compare(rows, expected):
+    """Returns one line per count that grew, per kernel that spills inside its loop, and per kernel that is missing."""
+    have = {(row["kernel"], row["code"]): row for row in rows}
+    faults = []
+    for old in expected:
+        name = f"{old['kernel']} ({old['code']})"
+        new = have.get((old["kernel"], old["code"]))
+        if new is None:
+            faults.append(f"{name}: no such kernel with an inner loop")
+            continue
+        pairs = {"registers": (old["registers"], new["registers"])}
+        pairs |= {key: (value, new["loop"][key]) for key, value in old["loop"].items()}
+        faults += [f"{name}: {key} grew from {was:g} to {now:g}" for key, (was, now) in pairs.items() if now > was * GROWTH]
+        if new["loop"]["local"] > 0:
+            faults.append(f"{name}: {new['loop']['local']} accesses to local memory inside the loop")
+    return faults
+
+
+def find_tool(name):
+    homes = [os.environ.get("INGOT_CUDA_HOME", "")] + glob.glob(str(ROOT / ".venv/lib/python3*/site-packages/nvidia/cu13"))
+    for home in filter(None, homes):
+        if os.access(path := os.path.join(home, "bin", name), os.X_OK):
+            return path
+    if found := shutil.which(name):
+        return found
+    print(f"SKIPPED sass_report: no {name} in INGOT_CUDA_HOME, .venv, or PATH (scripts/setup.sh cuda)")
+    sys.exit(SKIPPED)
+
+
+def compile_kernels(folder):
+    """Compiles the kernels as cmake/IngotCuda.cmake does, one file per architecture."""
+    nvcc, made = find_tool("nvcc"), []
+    for name, code in ARCHITECTURES.items():
+        made.append(os.path.join(folder, f"attention.{name}.cubin"))
+        subprocess.run([nvcc, "-std=c++20", "-O3", "-gencode", code, f"-I{ROOT}/src", "-cubin", str(ROOT / SOURCE), "-o",
+                        made[-1]], check=True)
+    return made
+
+
+def rows_of(objects):
+    dump = find_tool("cuobjdump")
+    path = os.path.dirname(find_tool("nvdisasm"))  # cuobjdump runs it
+    environment = {**os.environ, "PATH": f"{path}:{os.environ.get('PATH', '')}"}
+
+    def read(option, file):
+        return subprocess.run([dump, option, file], capture_output=True, text=True, check=True, env=environment).stdout
+
+    return [row for file in objects for row in analyze(read("-sass", file), read("-res-usage", file), read("-elf", file))]
+
+
+def write_page(path, text):
+    page = pathlib.Path(path).read_text()
+    before, rest = page.split(BEGIN, 1)
+    pathlib.Path(path).write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END, 1)[1]}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("objects", nargs="*")
+    for option in ("--only", "--json", "--expect", "--page"):
+        parser.add_argument(option)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        rows = rows_of(args.objects or compile_kernels(folder))
+    rows = sorted((row for row in rows if re.search(args.only or "", row["kernel"])), key=lambda r: (r["kernel"], r["code"]))
+    print(table(rows))
+    if args.json:
+        pathlib.Path(args.json).write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
+    if args.page:
+        write_page(args.page, table(rows))
+    faults = compare(rows, json.loads(pathlib.Path(args.expect).read_text())) if args.expect else []
+    for fault in faults:
+        print(f"sass_report: {fault}", file=sys.stderr)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
