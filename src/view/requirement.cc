@@ -89,7 +89,7 @@ absl::StatusOr<Requirement> ParseRequirement(const std::string& text) {
   Requirement requirement;
   requirement.text = Trimmed(text);
   const size_t at = text.find_first_of("<>");
-  if (at == std::string::npos) return Malformed(text, "the operator is missing");
+  if (at == std::string::npos || (at > 0 && text[at - 1] == '=')) return Malformed(text, "the operator is missing");
   const std::string figure = Trimmed(text.substr(0, at));
   if (figure.empty()) return Malformed(text, "the figure is missing");
   requirement.figure = figure.starts_with("eval/") ? figure : absl::StrCat("eval/", figure);
