@@ -11,8 +11,8 @@
 namespace ingot::app {
 namespace {
 
-constexpr char kLibraryVariable[] = "INGOT_NVML_LIBRARY";
-constexpr char kLibrary[] = "libnvidia-ml.so.1";
+constexpr char kNvmlVariable[] = "INGOT_NVML_LIBRARY";
+constexpr char kNvmlLibrary[] = "libnvidia-ml.so.1";
 constexpr int kSuccess = 0, kInsufficientSize = 7;  // nvmlReturn_t
 constexpr int kModeProhibited = 2;                  // nvmlComputeMode_t; 1 and 3 are the exclusive modes
 
@@ -69,8 +69,8 @@ Nvml::~Nvml() {
 }
 
 std::unique_ptr<Nvml> Nvml::Open() {
-  const char* named = std::getenv(kLibraryVariable);
-  void* library = ::dlopen(named == nullptr ? kLibrary : named, RTLD_NOW | RTLD_LOCAL);
+  const char* named = std::getenv(kNvmlVariable);
+  void* library = ::dlopen(named == nullptr ? kNvmlLibrary : named, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return nullptr;
   auto functions = std::make_unique<Functions>();
   if (!functions->FindAll(library) || functions->start() != kSuccess) {

@@ -28,7 +28,7 @@ uint64_t B(bool x) { return x; }
 uint64_t B(int32_t x) { return static_cast<uint32_t>(x); }
 uint64_t B(uint32_t x) { return x; }
 uint64_t B(int64_t x) { return static_cast<uint64_t>(x); }
-uint64_t B(uint64_t x) { return x; }
+[[maybe_unused]] uint64_t B(uint64_t x) { return x; }
 uint64_t B(uint16_t x) { return x; }
 float H(uint64_t bits) { return Half::ToFloat(static_cast<uint16_t>(bits)); }
 float Bf(uint64_t bits) { return Bfloat::ToFloat(static_cast<uint16_t>(bits)); }
