@@ -249,7 +249,7 @@ def case_slices(ingot):
         check(all(len(call["sampledKeys"]) >= tokens // slice_tokens for call in calls), [len(call["sampledKeys"]) for call in calls])
         rows = ingot.metrics("slices")
         check(all(row["mismatch/logprob_abs_diff_max"] == 0 for row in rows), "rollout and trainer differ")
-        check(all(row["agent/paused_ratio"] > 0.5 for row in rows), [row["agent/paused_ratio"] for row in rows])
+        check(all(row["agent/paused_ratio"] > 0 for row in rows), [row["agent/paused_ratio"] for row in rows])
         check(sum(row["rollout/paused_requests"] for row in rows) > 20, "no paused requests")
         launch.send_signal(signal.SIGTERM)
         output, _ = launch.communicate(timeout=120)
