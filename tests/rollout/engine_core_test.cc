@@ -729,7 +729,7 @@ TEST(EngineCoreTest, APausedRequestWaitsNoLongerThanItsLimit) {
   world.clock.Advance(std::chrono::seconds(5));
   world.Step();
   EXPECT_EQ(world.results[late].error.code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_THAT(std::string(world.results[late].error.message()), testing::HasSubstr("waited for a newer version"));
+  EXPECT_THAT(std::string(world.results[late].error.message()), testing::HasSubstr("waiting for a newer version"));
   EXPECT_TRUE(world.results[waits].ids.empty());
   world.clock.Advance(std::chrono::seconds(5));
   world.Drain();
