@@ -188,5 +188,17 @@ TEST(VllmApi, NamesTheFlagThatAServerLacks) {
   EXPECT_LT(api->StatusOf(500, std::string(100000, 'x')).message().size(), 400u);
 }
 
+// The server samples one id after them.
+TEST(VllmApi, ScoresFewerIdsThanTheContextHas) {
+  v1::GenerateRequest request = Ask();
+  while (request.prompt_ids_size() < kModel.context_length - 1) request.add_prompt_ids(1);
+  request.set_score_ids(2);
+  EXPECT_EQ(NewVllmApi()->Generate(request, {.model = kModel}).status(), absl::OkStatus());
+  request.add_prompt_ids(1);
+  const absl::Status refused = NewVllmApi()->Generate(request, {.model = kModel}).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(refused));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("fewer than the context of 50"));
+}
+
 }  // namespace
 }  // namespace ingot::engines
