@@ -144,5 +144,23 @@ TEST(EngineMetricsTest, AVersionThatWasNotPublishedHasNoWay) {
   EXPECT_THAT(Added(metrics, 1), Not(Contains(Key("perf/first_token_ms"))));
 }
 
+TEST(EngineMetricsTest, ServersHaveTheSlowestTimesAndNewCounts) {
+  FakeEngine engine;
+  EngineMetrics metrics(engine);
+  EXPECT_THAT(Added(metrics, 0), Not(Contains(Key("engine/load_ms")))) << "Ingot's engine has no server";
+  for (const double load : {70.0, 90.0}) {
+    v1::ServerStatus& server = *engine.status.add_servers();
+    server.set_load_ms(load);
+    server.set_verify_diff_mean(load / 1e9);
+    server.set_refused(2);
+  }
+  const auto first = Added(metrics, 1);
+  EXPECT_THAT(first, Contains(Pair("engine/load_ms", 90)));
+  EXPECT_THAT(first, Contains(Pair("engine/verify_diff_mean", 9e-8)));
+  EXPECT_THAT(first, Contains(Pair("engine/refused", 4)));
+  engine.status.mutable_servers(1)->set_refused(3);
+  EXPECT_THAT(Added(metrics, 2), Contains(Pair("engine/refused", 1)));
+}
+
 }  // namespace
 }  // namespace ingot::app
