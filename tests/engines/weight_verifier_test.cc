@@ -69,7 +69,7 @@ TEST(WeightVerification, KeepsAnswersUntilTheWeightsAreVerified) {
 
 TEST(WeightVerification, GivesUpAServerWhoseWeightsStayWrong) {
   Served served;
-  served.server.Fault("keep", "half");
+  served.server.Fault("keep", "adapter");
   served.server.Fault("keep_loads", 1000000);
   EXPECT_TRUE(absl::IsUnavailable(served.rig.Share(2, 102).status()));
   ASSERT_TRUE(Await([&] { return !served.rig.engine->fault().ok(); }));
