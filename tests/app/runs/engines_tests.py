@@ -100,7 +100,7 @@ def case_check(ingot):
     """`ingot engine check` names bad input."""
     for words, reason in ((["nowhere", "--model", ingot.folder], "is not a server URL"),
                           (["http://127.0.0.1:1", "--model", ingot.folder], "vllm at http://127.0.0.1:1"),
-                          (["http://127.0.0.1:1", "--model", ingot.folder, "--write", "here"], "not an absolute path")):
+                          (["http://127.0.0.1:1", "--model", ingot.folder, "--write", "here"], "an absolute path")):
         done = subprocess.run([ingot.binary, "engine", "check", *words], capture_output=True, text=True, timeout=60)
         check(done.returncode != 0 and reason in done.stderr, f"{words}: exit code {done.returncode}: {done.stderr}")
 
