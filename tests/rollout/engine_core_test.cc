@@ -622,7 +622,8 @@ TEST(EngineCoreTest, WhileOthersSamplePromptsAreComputedInPieces) {
     world.runner.before_forward = [&](const ForwardBatch& batch) {
       size_t prompt_rows = 0;
       for (const kernels::AttentionSequence& sequence : batch.sequences) {
-        prompt_rows += sequence.q_offset < 90 ? static_cast<size_t>(sequence.q_count) : 0;
+        // A prompt's last row samples and does not count.
+        prompt_rows += sequence.q_offset < 39 ? static_cast<size_t>(sequence.q_count) : 0;
       }
       if (batch.sequences.size() > 1) most_prompt_rows = std::max(most_prompt_rows, prompt_rows);
       passes_of_prompts += prompt_rows > 0 ? 1 : 0;
@@ -637,7 +638,7 @@ TEST(EngineCoreTest, WhileOthersSamplePromptsAreComputedInPieces) {
     const size_t before = world.results[decodes].ids.size();
     while (!world.results[second].ended) world.Step();
     EXPECT_EQ(most_prompt_rows, piece == 0 ? 63u : static_cast<size_t>(piece));
-    EXPECT_GE(passes_of_prompts, piece == 0 ? 2 : 80 / piece);
+    EXPECT_GE(passes_of_prompts, piece == 0 ? 2 : 78 / piece);
     EXPECT_GE(world.results[decodes].ids.size() - before, static_cast<size_t>(passes_of_prompts)) << "one in each pass";
     world.Drain();
     for (const int id : {decodes, first, second}) world.ExpectEqualsReference(id, 1);
@@ -646,8 +647,9 @@ TEST(EngineCoreTest, WhileOthersSamplePromptsAreComputedInPieces) {
 
 // Pieces with drafts, a small cache, and equal prefixes: ids and log-probs are those of whole prompts.
 TEST(EngineCoreTest, PiecesOfPromptsChangeNothing) {
+  int64_t preemptions = 0;
   for (const int32_t piece : {1, 2, 5, 13}) {
-    EngineOptions options = Options(/*blocks=*/40, /*batch_tokens=*/24);
+    EngineOptions options = Options(/*blocks=*/16, /*batch_tokens=*/24);
     options.prefill_piece_tokens = piece;
     options.speculation.min_gain = -1;
     World world(options, Guesses({}, 7));
@@ -660,9 +662,10 @@ TEST(EngineCoreTest, PiecesOfPromptsChangeNothing) {
     }
     world.Drain();
     for (int id = 0; id < 20; ++id) world.ExpectEqualsReference(id, 1);
-    EXPECT_GT(world.core.stats().preemptions, 0);
+    preemptions += world.core.stats().preemptions;
     EXPECT_EQ(world.core.blocks().held(), 0);
   }
+  EXPECT_GT(preemptions, 0);
 }
 
 // ---- Slices (tests/rollout/slices_test.cc has those of whole engines)
