@@ -584,7 +584,7 @@ TEST(PrepareBatch, ReportsEpisodeMetricsByDomainAndScaffold) {
 // A call in slices is one call with the tokens of all of them, each at its version's age.
 TEST(PrepareBatch, CallsInSlicesAreOneCall) {
   v1::EpisodeTree a = MakeEpisode("a", 1.0, {Turn({1}, {5, 6}), Turn({1}, {7})});
-  v1::EpisodeTree b = MakeEpisode("b", 0.0, {Turn({1}, {8, 9, 10})});
+  v1::EpisodeTree b = MakeEpisode("b", 0.0, {Turn({1}, {8, 9, 4})});
   v1::Call& call = *a.mutable_calls(0);
   v1::Segment rest = a.segments().at(base::Hex(call.sampled_keys(0)));
   rest.mutable_versions(0)->set_version(2);
