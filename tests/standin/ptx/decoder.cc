@@ -4,6 +4,7 @@
 #include <iterator>
 #include <stdexcept>
 
+#include "standin/ptx/block.h"
 #include "standin/ptx/windows.h"
 
 namespace ingot::standin::ptx {
@@ -41,6 +42,10 @@ constexpr std::span<const Rule> (*kGroups[])() = {ArithmeticRules, BitRules,    
                                                   ConvertRules,    MoveRules,    MemoryRules, AtomicRules, ControlRules,
                                                   CollectiveRules, BarrierRules, CopyRules,   MatrixRules};
 
+[[noreturn]] void ThrowNotBuilt(Warp& w, const Instruction& in, uint32_t) {
+  throw Error(w.block().launch().program.errors[in.target]);
+}
+
 size_t RoundUp(size_t value, size_t to) { return (value + to - 1) / to * to; }
 
 }  // namespace
@@ -58,7 +63,7 @@ void Decoder::Decode() {
   for (size_t i = 0; i < function_.statements.size(); ++i) {
     Instruction& in = program_.code[i];
     in.statement = static_cast<uint32_t>(i);
-    DecodeStatement(function_.statements[i], in);
+    TryDecode(function_.statements[i], in);
   }
   static constexpr std::string_view kExit[] = {"exit"};
   static const Statement end{.line = function_.line,
@@ -69,6 +74,16 @@ void Decoder::Decode() {
   DecodeStatement(end, program_.code.back());
   program_.code.back().statement =
       static_cast<uint32_t>(function_.statements.empty() ? 0 : function_.statements.size() - 1);
+}
+
+void Decoder::TryDecode(const Statement& s, Instruction& in) {
+  try {
+    DecodeStatement(s, in);
+  } catch (const Error& error) {
+    in.execute = ThrowNotBuilt;
+    in.target = static_cast<uint32_t>(program_.errors.size());
+    program_.errors.emplace_back(error.what());
+  }
 }
 
 void Decoder::DecodeStatement(const Statement& s, Instruction& in) {

@@ -31,7 +31,7 @@ class Decoder {
  public:
   Decoder(const FunctionSyntax& function, const Symbols& symbols, Program& program);
 
-  // Throws Error for the first instruction that is not built.
+  // An instruction that is not built throws Error when it runs: kernels hold calls of printf and assertions that no test reaches.
   void Decode();
 
   // Operands. `type` is the instruction's: registers must have its width.
@@ -61,6 +61,7 @@ class Decoder {
   };
 
   void DecodeStatement(const Statement& statement, Instruction& in);
+  void TryDecode(const Statement& statement, Instruction& in);
   bool Apply(const Rule& rule, const Statement& statement, Instruction& in);
   void LayOutRegisters();
   void LayOutParameters();

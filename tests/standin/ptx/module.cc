@@ -160,6 +160,11 @@ Outcome LoadedModule::Run(const Kernel& kernel, const Launch& launch, std::span<
 }  // namespace
 
 std::unique_ptr<Module> Module::Load(std::string_view text, Memory& memory) {
+#if defined(__AVX2__) && defined(__FMA__)
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) {
+    throw Error("this program needs a processor with AVX2 and FMA to interpret PTX");
+  }
+#endif
   return std::make_unique<LoadedModule>(text, memory);
 }
 

@@ -116,6 +116,16 @@ TEST(PtxModule, ErrorsNameLineAndInstruction) {
   EXPECT_THAT(ErrorOf(".visible .entry k(.param .u64 p) {\n.reg .b32 %r<9>;\n"), HasSubstr("but there is the end"));
 }
 
+// What is not built matters only if it runs.
+TEST(PtxModule, RunsPastWhatIsNotBuilt) {
+  TestMemory memory;
+  const std::string body =
+      "setp.ne.u32 %p1, %r0, %r0;\n@%p1 bra RARE;\nbra END;\nRARE:\n{\n.param .b64 param0;\nst.param.b64 [param0+0], "
+      "%rd1;\n"
+      ".param .b32 retval0;\ncall.uni (retval0), vprintf, (param0, param0);\nld.param.b32 %r9, [retval0+0];\n}\nEND:\n";
+  EXPECT_EQ(Kinds(RunText(KernelText(body), memory, {0})), "");
+}
+
 // Every prefix of a module ends in a module or an error.
 TEST(PtxModule, CutModulesAreRefused) {
   const std::string text =

@@ -63,6 +63,7 @@ struct Program {
   size_t parameter_bytes = 0;
   std::deque<Constant> constants;
   std::deque<std::vector<WideSlot>> lists;
+  std::vector<std::string> errors;  // of instructions that are not built, which end a launch that reaches them
 };
 
 // Registers that every warp has at the start of its file, 128 bytes each.
