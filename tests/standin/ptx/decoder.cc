@@ -38,9 +38,9 @@ constexpr std::string_view kSpecials[] = {"%tid.x",
                                           "%gridid"};
 static_assert(std::size(kSpecials) == static_cast<size_t>(Special::kCount));
 
-constexpr std::span<const Rule> (*kGroups[])() = {ArithmeticRules, BitRules,     FloatRules,  HalfRules,   CompareRules,
-                                                  ConvertRules,    MoveRules,    MemoryRules, AtomicRules, ControlRules,
-                                                  CollectiveRules, BarrierRules, CopyRules,   MatrixRules};
+constexpr std::span<const Rule> (*kGroups[])() = {
+    ArithmeticRules, BitRules,    PermuteRules, FloatRules,      HalfRules,    CompareRules, ConvertRules, MoveRules,
+    MemoryRules,     AtomicRules, ControlRules, CollectiveRules, BarrierRules, CopyRules,    MatrixRules};
 
 [[noreturn]] void ThrowNotBuilt(Warp& w, const Instruction& in, uint32_t) {
   throw Error(w.block().launch().program.errors[in.target]);

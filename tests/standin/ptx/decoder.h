@@ -86,6 +86,7 @@ class Decoder {
 // The rules of each group.
 std::span<const Rule> ArithmeticRules();
 std::span<const Rule> BitRules();
+std::span<const Rule> PermuteRules();
 std::span<const Rule> FloatRules();
 std::span<const Rule> HalfRules();
 std::span<const Rule> CompareRules();
