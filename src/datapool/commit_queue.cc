@@ -87,7 +87,7 @@ absl::Status CommitQueue::LoadCounters(Database::Batch& batch) {
   const absl::StatusOr<std::string> stored = batch.Get(kMeta, "counters");
   if (!stored.ok() && !absl::IsNotFound(stored.status())) return stored.status();
   counters_.Clear();
-  if (stored.ok() && !counters_.ParseFromString(*stored)) return absl::DataLossError("the pool's counters are corrupt");
+  if (stored.ok() && !counters_.ParseFromString(*stored)) return absl::DataLossError("the pool's counters are damaged");
   loaded_ = true;
   return absl::OkStatus();
 }

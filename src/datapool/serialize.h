@@ -18,7 +18,7 @@ template <typename Message>
 absl::StatusOr<Message> ParseRecord(std::string_view bytes, const std::string& name) {
   Message message;
   if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-    return absl::DataLossError(name + " is corrupt in the pool");
+    return absl::DataLossError(name + " is damaged in the pool");
   }
   return message;
 }

@@ -19,7 +19,7 @@ absl::Status ZstdFrame::Decompress(std::string_view frame, std::span<std::byte> 
   if (decompress_ == nullptr) return absl::ResourceExhaustedError("cannot allocate memory for a zstd context");
   const size_t size = ZSTD_decompressDCtx(decompress_.get(), out.data(), out.size(), frame.data(), frame.size());
   if (ZSTD_isError(size)) {
-    return absl::DataLossError(absl::StrCat("compressed payload is corrupt: ", ZSTD_getErrorName(size)));
+    return absl::DataLossError(absl::StrCat("compressed payload is damaged: ", ZSTD_getErrorName(size)));
   }
   if (size != out.size()) {
     return absl::DataLossError(absl::StrCat("compressed payload holds ", size, " bytes instead of ", out.size()));

@@ -132,7 +132,7 @@ TEST_F(StallTest, AnOrderThatAStoppedGuestAgentDoesNotAnswerFails) {
   calls.push_back(Begin("POST", sandbox.own + "/execute", R"({"command": ["true"]})"));
   for (const auto& call : calls) {
     EXPECT_EQ(call->Reply().status, 503);
-    EXPECT_THAT(call->Reply().body, HasSubstr("does not answer"));
+    EXPECT_THAT(call->Reply().body, HasSubstr("does not respond"));
   }
 }
 

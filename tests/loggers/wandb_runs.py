@@ -61,7 +61,7 @@ def check_rows(found, wanted, what):
 
 def complaints(output):
     """What the run says of W&B, but for a late answer, which a busy machine causes: the data is sent later."""
-    return [line for line in output.splitlines() if "wandb: " in line and "has not answered yet; the missing data will be sent later" not in line]
+    return [line for line in output.splitlines() if "wandb: " in line and "has not responded yet; the missing data will be sent later" not in line]
 
 
 def logged(folder, source, **more):

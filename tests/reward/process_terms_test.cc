@@ -42,7 +42,7 @@ TEST(FailedCall, WithoutTheFactNothingFailedAndAWrongOneIsAnError) {
   v1::EpisodeTree& tree = Episode(group, 1);
   EXPECT_EQ(ValuesOf(TermOf("failed_call"), group), std::vector<double>{0});
   SetFact(tree, "failed_calls", "[9]");
-  EXPECT_NE(FaultOf(TermOf("failed_call"), group).find("names 9"), std::string::npos);
+  EXPECT_NE(FaultOf(TermOf("failed_call"), group).find("refers to 9"), std::string::npos);
   SetFact(tree, "failed_calls", "{}");
   EXPECT_NE(FaultOf(TermOf("failed_call"), group).find("is not a list"), std::string::npos);
   SetFact(tree, "failed_calls", "[");

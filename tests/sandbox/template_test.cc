@@ -47,7 +47,7 @@ TEST(TemplateTest, AFieldAsJsonFitsIntoAnyJsonText) {
   EXPECT_EQ(Rendered(R"({"q": ${json:task.s}, "n": ${json:task.n}, "o": ${json:task.o}, "u": ${json:base_url}})", task),
             R"({"q": "a \"b\"\n", "n": 1.50, "o": {"k":[1,"two"]}, "u": "http://h/v1"})");
   EXPECT_EQ(Rendered("${json:task}", R"({"a": "x"})"), R"({"a":"x"})");
-  EXPECT_THAT(Rendered("${json:task.c}", "{}"), HasSubstr("nothing at"));
+  EXPECT_THAT(Rendered("${json:task.c}", "{}"), HasSubstr("no value at"));
   EXPECT_THAT(Rendered("${json:tsk}", "{}"), HasSubstr("unknown variable"));
 }
 
@@ -68,8 +68,8 @@ TEST(TemplateTest, UnclosedVariableIsAnError) { EXPECT_THAT(Rendered("ab ${task"
 TEST(TemplateTest, AMissingFieldListsTheFieldsOfItsParent) {
   EXPECT_EQ(Rendered("${task.c.d}", R"({"a":1,"c":{}})"), "the task has no value at ${task.c.d}: its fields are a, c");
   EXPECT_LE(Rendered("${task.c}", "{\"" + std::string(70'000, 'w') + "\":1}").size(), 1000u);
-  EXPECT_THAT(Rendered("${task.a.5}", R"({"a":[1]})"), HasSubstr("nothing at"));
-  EXPECT_THAT(Rendered("${task.a.x}", R"({"a":"text"})"), HasSubstr("nothing at"));
+  EXPECT_THAT(Rendered("${task.a.5}", R"({"a":[1]})"), HasSubstr("no value at"));
+  EXPECT_THAT(Rendered("${task.a.x}", R"({"a":"text"})"), HasSubstr("no value at"));
 }
 
 }  // namespace

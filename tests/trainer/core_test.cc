@@ -787,7 +787,7 @@ TEST(PrepareBatch, RejectsWrongNumbersOfGroupsAndSamples) {
   options.group_size = 2;
   EXPECT_TRUE(PrepareBatch(batch, options, 10, 0).ok());
   options.group_size = 3;
-  EXPECT_THAT(std::string(PrepareBatch(batch, options, 10, 0).status().message()), HasSubstr("group 7 holds 2"));
+  EXPECT_THAT(std::string(PrepareBatch(batch, options, 10, 0).status().message()), HasSubstr("group 7 has 2"));
   options.groups_per_step = 2;
   EXPECT_THAT(std::string(PrepareBatch(batch, options, 10, 0).status().message()), HasSubstr("groups_per_step is 2"));
 }

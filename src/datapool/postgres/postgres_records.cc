@@ -103,7 +103,7 @@ absl::StatusOr<std::string> PostgresReader::LastKey(Family family) const {
 
 absl::Status PostgresReader::Damaged(const std::string& how) const {
   return absl::DataLossError(
-      absl::StrCat("the pool in ", sql_.table, " is corrupt (", how,
+      absl::StrCat("the pool in ", sql_.table, " is damaged (", how,
                    "): restore the database from its backup. To continue from the run's last checkpoint with an empty "
                    "pool: set another datapool.postgres.name, then start the run again with --resume"));
 }

@@ -350,7 +350,7 @@ absl::Status RocksDatabase::Damaged(const std::string& how) const {
   const fs::path shard(options_.path);
   const std::string pool =
       shard.filename().string().starts_with("shard-") ? shard.parent_path().string() : options_.path;
-  return absl::DataLossError(absl::StrCat("the pool at ", options_.path, " is corrupt (", how, "): restore ", pool,
+  return absl::DataLossError(absl::StrCat("the pool at ", options_.path, " is damaged (", how, "): restore ", pool,
                                           " from a backup", PoolRecoveryHint(pool)));
 }
 

@@ -165,7 +165,7 @@ absl::Status Install(const std::string& root, const std::string& temporary, cons
 }
 
 absl::Status Damaged(const std::string& path, const std::string& what) {
-  return absl::DataLossError(absl::StrCat("checkpoint ", path, " is corrupt: ", what));
+  return absl::DataLossError(absl::StrCat("checkpoint ", path, " is damaged: ", what));
 }
 
 absl::Status NotWritten(const absl::Status& why, const std::string& root, int64_t step) {

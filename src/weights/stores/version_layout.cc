@@ -61,7 +61,7 @@ absl::Status NotOf(const std::string& key, const std::string& why) {
 }
 
 absl::Status Damaged(const ObjectStore& store, const std::string& key) {
-  return absl::DataLossError(absl::StrCat(store.Describe(), ": object '", key, "' is corrupt"));
+  return absl::DataLossError(absl::StrCat(store.Describe(), ": object '", key, "' is damaged"));
 }
 
 VersionKind KindOf(const v1::DeltaHeader& header) {

@@ -738,8 +738,8 @@ TEST(Opening, NamesTheFault) {
   EXPECT_THAT(fault(R"({"limits":{"max_turns":1}})"), HasSubstr("max_turns"));
   EXPECT_THAT(fault(R"({"limits":[1]})"), HasSubstr("'limits'"));
   EXPECT_THAT(fault(R"({"scafold":1})"),
-              HasSubstr("no field 'scafold'; known: scaffold, task, domain, group, limits, metadata"));
-  EXPECT_THAT(fault(R"({"group":"g","task":{"id":"t"}})"), HasSubstr("no field 'task.id'; known: task_id"));
+              HasSubstr("unknown field 'scafold'; known: scaffold, task, domain, group, limits, metadata"));
+  EXPECT_THAT(fault(R"({"group":"g","task":{"id":"t"}})"), HasSubstr("unknown field 'task.id'; known: task_id"));
   EXPECT_THAT(fault(R"({"metadata":"x"})"), HasSubstr("'metadata'"));
   EXPECT_THAT(fault(R"({"metadata":{"x":")" + std::string(70000, 'x') + R"("}})"), HasSubstr("'metadata'"));
   EXPECT_THAT(fault(R"({"group":")" + std::string(300, 'g') + R"(","task":{}})"), HasSubstr("'group'"));

@@ -430,7 +430,7 @@ TEST_P(FollowerTest, ASilentEngineIsGoneUntilItBeatsAgain) {
   clock.Advance(11s);
   const absl::Status silent = sink->LiveVersion().status();
   EXPECT_TRUE(absl::IsUnavailable(silent));
-  EXPECT_THAT(std::string(silent.message()), HasSubstr("silent"));
+  EXPECT_THAT(std::string(silent.message()), HasSubstr("unresponsive"));
   Process again(store_, "rollout-0");
   EXPECT_TRUE(Await([&] { return sink->LiveVersion().value_or(-2) == 0; }));
 }
