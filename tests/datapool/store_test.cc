@@ -469,10 +469,11 @@ TEST_P(StoreTest, AContinuingCallCountsItsWholePrompt) {
     EXPECT_EQ(status.code(), code) << status;
     EXPECT_THAT(Text(status), HasSubstr(why));
   };
-  rejected(Continue("e", 4, 9, 0, 8, {Prompt({7})}, {}), absl::StatusCode::kFailedPrecondition, "does not hold");
+  rejected(Continue("e", 4, 9, 0, 8, {Prompt({7})}, {}), absl::StatusCode::kFailedPrecondition,
+           "is not in its episode");
   auto elsewhere = Continue("f", 0, 0, 1, 4, {Prompt({7})}, {});
   elsewhere.mutable_call()->set_parent_call_id("e/0");
-  rejected(elsewhere, absl::StatusCode::kFailedPrecondition, "does not hold");
+  rejected(elsewhere, absl::StatusCode::kFailedPrecondition, "is not in its episode");
   rejected(Continue("e", 4, 0, 3, 7, {Prompt({7})}, {}), absl::StatusCode::kInvalidArgument, "sampled 2");
   rejected(Continue("e", 4, 0, 2, 8, {Prompt({7})}, {}), absl::StatusCode::kInvalidArgument, "has 7");
   auto whole = Append("e", 4, {Prompt({1, 2})}, {});
@@ -496,7 +497,7 @@ TEST_P(StoreTest, ContinuingACachedCallEqualsContinuingAStoredOne) {
     };
     auto elsewhere = Continue("f", 0, 0, 1, 4, {Prompt({7})}, {});
     elsewhere.mutable_call()->set_parent_call_id("e/0");
-    rejected(elsewhere, absl::StatusCode::kFailedPrecondition, "does not hold");
+    rejected(elsewhere, absl::StatusCode::kFailedPrecondition, "is not in its episode");
     rejected(Continue("e", sequence, 0, 3, 7, {Prompt({7})}, {}), absl::StatusCode::kInvalidArgument, "sampled 2");
     rejected(Continue("e", sequence, 0, 2, 8, {Prompt({7})}, {}), absl::StatusCode::kInvalidArgument, "has 7");
     rejected(Continue("e", sequence, 0, 1, 7, {Prompt({7})}, {}), absl::StatusCode::kInvalidArgument, "has 4");
@@ -517,7 +518,7 @@ TEST_P(StoreTest, AnEpisodeOpenedAgainAfterATrimHasNoCalls) {
   ASSERT_TRUE(store_->StoreEpisode(Open("e", 5, 0)).ok());
   const absl::Status status = store_->AppendCall(Continue("e", 1, 0, 1, 4, {Prompt({7})}, {}));
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
-  EXPECT_THAT(Text(status), HasSubstr("does not hold"));
+  EXPECT_THAT(Text(status), HasSubstr("is not in its episode"));
 }
 
 TEST(RecentCalls, HoldsTheNewerHalfAndNothingAddedBeforeForgetAll) {
@@ -822,7 +823,7 @@ TEST_P(StoreTest, ALateRewardReplacesNoLaterOne) {
   for (int round = 0; round < 2; ++round) {
     const absl::Status late = post(2, 0.5);
     EXPECT_EQ(late.code(), absl::StatusCode::kFailedPrecondition);
-    EXPECT_THAT(Text(late), HasSubstr("request 2 was late, because number 3 is stored"));
+    EXPECT_THAT(Text(late), HasSubstr("request 2 was late, because number 3 is already stored"));
     EXPECT_FALSE(post(2, 0.75, "late").ok()) << "all or nothing";
     EXPECT_FALSE(post(3, 0.5).ok()) << "another one with the same number";
     EXPECT_TRUE(post(3, 0.75).ok()) << "a repetition";
@@ -1108,7 +1109,7 @@ TEST_F(StoreOnFiles, AnotherSchemaOrLayoutIsRejectedNamingBoth) {
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_THAT(Text(status), HasSubstr("'" + named + "'"));
     EXPECT_THAT(Text(status), HasSubstr("'ingot datapool 4'"));
-    EXPECT_THAT(Text(status), HasSubstr("open it with the version of ingot that made it, or choose another path"));
+    EXPECT_THAT(Text(status), HasSubstr("open it with the version of ingot that created it, or choose another path"));
   };
   for (const char* schema : {"ingot datapool 1", "ingot datapool 3", "ingot datapool 9"}) {
     edit("schema", schema);

@@ -94,8 +94,8 @@ TEST_F(PythonTest, ReturnsARewardWithSignalsFactsAndADetail) {
 TEST_F(PythonTest, GetsTheArgumentsThatItNames) {
   EXPECT_EQ(Score("return episode_id == 'ep7' and more == 3", "episode_id, more=3")->reward, 1);
   EXPECT_EQ(Score("return sorted(all) == ['answer', 'episode_id', 'messages', 'task']", "**all")->reward, 1);
-  EXPECT_THAT(Fault("return 1", "task, reply"),
-              AllOf(HasSubstr("argument reply does not exist"), HasSubstr("answer, episode_id, messages, task")));
+  EXPECT_THAT(Fault("return 1", "task, reply"), AllOf(HasSubstr("an argument reply, which does not exist"),
+                                                      HasSubstr("answer, episode_id, messages, task")));
 }
 
 TEST_F(PythonTest, GetsTheMessagesOfTheEpisode) {
@@ -204,7 +204,7 @@ TEST_F(PythonTest, AFunctionThatCannotRunIsFoundAtTheStart) {
   Write("def other(answer):\n    return 1\n");
   EXPECT_THAT(fault(), HasSubstr("rewards.py has no function score"));
   Write("def score(files):\n    return 1\n");
-  EXPECT_THAT(fault(), HasSubstr("argument files does not exist"));
+  EXPECT_THAT(fault(), HasSubstr("an argument files, which does not exist"));
   options_.python.interpreter = "no-such-python";
   Write("def score(answer):\n    return 1\n");
   EXPECT_THAT(fault(), HasSubstr("no-such-python"));

@@ -645,7 +645,7 @@ TEST_F(SchedulerTest, ARunWhoseGroupsAreAllEqualIsGivenUp) {
   drop(1, 0);
   const absl::Status given_up = asked(1);
   EXPECT_EQ(given_up.code(), StatusCode::kFailedPrecondition);
-  for (const char* said : {"the last 4 groups", "scheduler.give_up_equal", "batch 1 has 0 of 1 groups",
+  for (const char* said : {"the last 4 graded groups", "scheduler.give_up_equal", "batch 1 has 0 of 1 groups",
                            "all of their samples earned 0;", "group 7", "max_drops_per_batch"}) {
     EXPECT_THAT(std::string(given_up.message()), HasSubstr(said));
   }

@@ -150,8 +150,8 @@ TEST(PackForestTest, FaultsNameTheCall) {
   EXPECT_THAT(error({0, 1}), HasSubstr("empty"));
   EXPECT_THAT(error({2}), HasSubstr("negative"));
   EXPECT_THAT(error({3}), HasSubstr("short"));
-  EXPECT_THAT(error({4}), HasSubstr("no call 4"));
-  EXPECT_THAT(error({-1}), HasSubstr("no call -1"));
+  EXPECT_THAT(error({4}), HasSubstr("unknown call 4"));
+  EXPECT_THAT(error({-1}), HasSubstr("unknown call -1"));
   EXPECT_THAT(error({0, 0}), HasSubstr("twice"));
   EXPECT_EQ(PackForest(calls, {})->size(), 0u);
 }

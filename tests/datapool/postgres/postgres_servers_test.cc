@@ -299,7 +299,7 @@ TEST_F(PostgresServersTest, AServerThatWasLeftAcknowledgesNothing) {
   ASSERT_EQ(servers->ConnectLeader().value()->host(), b_.name());
   const absl::Status late = servers->Acknowledge(*before->lead(), first_, 1);
   EXPECT_TRUE(absl::IsUnavailable(late)) << late;
-  EXPECT_THAT(Text(late), HasSubstr(a_.name() + " (timeline 1) is left"));
+  EXPECT_THAT(Text(late), HasSubstr(a_.name() + " (timeline 1) is no longer used"));
   EXPECT_TRUE(servers->ConnectLeader().ok()) << "it was not acknowledged, so nothing is missing";
 }
 

@@ -542,7 +542,7 @@ TEST(Objective, SaysItsEffectiveBounds) {
   EXPECT_THAT((*MakeObjective(options))->Describe(), HasSubstr("clipped to [0.8, 1.28] per token"));
   options.importance_cap = 2;
   EXPECT_THAT((*MakeObjective(options))->Describe(),
-              ::testing::AllOf(HasSubstr("the clip never applies"), HasSubstr("cut at 2")));
+              ::testing::AllOf(HasSubstr("the clip never applies"), HasSubstr("capped at 2")));
   options.objective = "gspo";
   EXPECT_THAT((*MakeObjective(options))->Describe(), HasSubstr("clipped to [0.8, 1.28] per sequence"));
   options.objective = "sapo";
