@@ -173,7 +173,7 @@ TEST(Sft, AStepThatIsNotFiniteIsSkippedAndChangesNothing) {
     if (allowed == 1) {
       EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
       EXPECT_THAT(std::string(status.message()),
-                  ::testing::AllOf(HasSubstr("sft step 2 failed after 1 skipped"),
+                  ::testing::AllOf(HasSubstr("sft step 2 failed after 1 consecutive skipped"),
                                    HasSubstr("not finite for calls conversation"),
                                    HasSubstr("tensor model.norm.weight: 1 of 16 elements of its weights"),
                                    HasSubstr("a lower sft.learning_rate")));

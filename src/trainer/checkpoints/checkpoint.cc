@@ -196,7 +196,7 @@ absl::StatusOr<json::value> ParseState(const std::string& text) {
   if (format == nullptr || !format->is_string()) return absl::DataLossError("state.json has no format version");
   if (*format != json::value(kFormat)) {
     return absl::DataLossError(absl::StrCat(
-        "state.json has format ", base::Shown(format->as_string()), ", but this version of ingot uses format ", kFormat,
+        "state.json has format ", base::Shown(format->as_string()), ", but this version of ingot has format ", kFormat,
         ": resume with the version of ingot that wrote it, or load its weights with model.path"));
   }
   if (!base::IsSealed(text)) return absl::DataLossError("state.json differs from its checksum");
