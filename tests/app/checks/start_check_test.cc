@@ -132,7 +132,7 @@ TEST_F(StartChecked, ARunOnAPartOfAHarborFolderSaysSo) {
               ElementsAre(AllOf(StartsWith("data.tasks: 1 of 3 tasks of " + config_.tasks + " can run here"),
                                 HasSubstr("the first rejected task is ill: environment.healthcheck"))));
   fs::remove_all(folder_ + "/h/good");
-  EXPECT_THAT(Error(), HasSubstr("none of its 2 tasks can can run here"));
+  EXPECT_THAT(Error(), HasSubstr("none of its 2 tasks can run here"));
 }
 
 TEST_F(StartChecked, AFieldThatOnlyHeldOutTasksLackIsFound) {
