@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+// The calling thread's device and last error, and what a device can do.
+namespace ingot::standin {
+
+int CurrentDevice();
+void SetCurrentDevice(int device);
+
+// Remembers `error` as the calling thread's last one unless it is cudaSuccess, and returns it. `why` goes to stderr, since the runtime's
+// own errors are words without a place.
+cudaError_t Done(cudaError_t error);
+cudaError_t Fail(cudaError_t error, const char* why, ...) __attribute__((format(printf, 2, 3)));
+cudaError_t LastError(bool clear);
+
+// What a block may take: shared memory without and with cudaFuncSetAttribute, in bytes.
+constexpr size_t kSharedBytes = 48 << 10;
+size_t MostSharedBytes();
+
+}  // namespace ingot::standin
