@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <vector>
@@ -12,7 +13,17 @@
 namespace ingot::standin {
 namespace {
 
-std::atomic<uint64_t> launches{0};
+// Counts of the process, and its last line if they are asked for.
+struct Statistics {
+  std::atomic<uint64_t> launches{0}, instructions{0}, microseconds{0};
+  ~Statistics() {
+    if (!GetSettings().statistics) return;
+    std::fprintf(stderr, "stand-in: %llu launches, %.1f million instructions of warps in %.1f s\n",
+                 static_cast<unsigned long long>(launches), 1e-6 * static_cast<double>(instructions),
+                 1e-6 * static_cast<double>(microseconds));
+  }
+};
+Statistics statistics;
 
 bool Outside(const dim3& d, unsigned x, unsigned y, unsigned z) {
   return d.x == 0 || d.y == 0 || d.z == 0 || d.x > x || d.y > y || d.z > z;
@@ -50,8 +61,12 @@ std::vector<std::byte> Packed(const ptx::Kernel& kernel, void** arguments) {
 void Run(ptx::Module& module, const ptx::Kernel& kernel, const ptx::Launch& launch, std::span<const std::byte> parameters) {
   try {
     ptx::Options options = GetSettings().machine;
-    options.seed += ++launches;
+    options.seed += ++statistics.launches;
+    const auto begin = std::chrono::steady_clock::now();
     const ptx::Outcome outcome = module.Run(kernel, launch, parameters, options);
+    const auto taken = std::chrono::steady_clock::now() - begin;
+    statistics.instructions += outcome.counters.instructions;
+    statistics.microseconds += std::chrono::duration_cast<std::chrono::microseconds>(taken).count();
     for (const ptx::Report& report : outcome.reports) {
       std::fprintf(stderr, "stand-in: %s: %s\n", report.kind.c_str(), report.text.c_str());
     }

@@ -47,6 +47,7 @@ Settings Read() {
   s.failing_allocation = Number("INGOT_STANDIN_FAIL_MALLOC", 0, 0, INT64_MAX);
   s.statistics = Number("INGOT_STANDIN_STATISTICS", 0, 0, 1) != 0;
   s.machine.seed = s.seed;
+  s.machine.count_memory = false;
   s.machine.arrival = Choice<Arrival>("INGOT_STANDIN_ARRIVAL", {{"late", Arrival::kLate},
                                                                 {"early", Arrival::kEarly},
                                                                 {"random", Arrival::kRandom}});

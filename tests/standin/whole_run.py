@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+"""A whole run with device=cuda on the stand-in: whole_run.py BINARY SOURCE_DIR LIBRARIES LIBINGOT_CUDA.
+
+Warm start, episodes of real agents, steps, publication, checkpoints, kill -9 and resume, at a shape that the interpreted kernels finish:
+one layer of width 32. The laws of a run are those of every other test (tests/app/runs/ingot_runs.py). INGOT_STANDIN_STREAMS orders the
+mode of the streams."""
+import os
+import pathlib
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "app" / "runs"))
+from ingot_runs import SHORT, Ingot, check, check_run, wait_until  # noqa: E402
+from standin import environment  # noqa: E402
+
+STEPS = 3
+SHAPE = {"model.hidden_size": 32, "model.intermediate_size": 64, "model.layers": 1, "model.heads": 2, "model.kv_heads": 1,
+         "model.head_dim": 16}
+SMALL = {"sft.max_steps": 2, "sft.batch_size": 2, "scheduler.total_steps": STEPS, "scheduler.group_size": 3, "trainer.checkpoint_every": 1,
+         "rollout.max_running": 8, "rollout.kv_cache_tokens": 4096, "gateway.max_new_tokens": 12, "agents.concurrency": 4}
+
+
+def checkpoints(ingot, name):
+    folder = pathlib.Path(ingot.folder) / name / "checkpoints"
+    return {path.name for path in folder.glob("step-*")} if folder.is_dir() else set()
+
+
+def main():
+    binary, source, libraries, library = sys.argv[1:5]
+    os.environ.update(environment(libraries), INGOT_CUDA_LIBRARY=library)
+    with tempfile.TemporaryDirectory(prefix="ingot-standin-") as folder:
+        ingot = Ingot(binary, source, folder)
+        settings = {**SHORT, **SHAPE, **SMALL, "run.name": "standin", "device": "cuda"}
+        process = ingot.start("train", settings)
+        wait_until(lambda: len(ingot.steps_trained("standin")) >= 1 and checkpoints(ingot, "standin"), "a step and its checkpoint",
+                   process, seconds=900)
+        before = ingot.steps_trained("standin")
+        process.kill()
+        killed = process.communicate()[0]
+        check("device cuda:0" in killed or "cuda:0" in killed, f"the run used no device: {killed}")
+        code, output = ingot.run("train", settings, ("--resume",))
+        check(code == 0, output)
+        check("stand-in:" not in killed + output, f"the stand-in reported a fault: {killed}{output}")
+        rows = check_run(ingot, "standin", STEPS)
+        after = ingot.steps_trained("standin")
+        check(all(step in after for step in before), f"steps before the kill {sorted(before)}, after it {sorted(after)}")
+        largest = max(row["mismatch/logprob_abs_diff_max"] for row in rows)
+        print(f"{STEPS} steps, killed after {len(before)}, largest log-prob difference {largest:.2g}")
+
+
+main()
