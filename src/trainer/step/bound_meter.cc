@@ -20,11 +20,12 @@ void BoundMeter::Measure() {
   // Enough rows for a rate, independent of the batch, and no more than a part of the step may have.
   constexpr int64_t kRows = 1024, kStream = 2048;
   const int64_t rows = std::min(kRows, options_.micro_batch_tokens);
+  const int64_t stream = std::min(kStream, options_.micro_batch_tokens);
   const at::Tensor& any = policy_.any();
   const bool narrow = kernels::AccumulatorType(any) != any.scalar_type();
   const HeadRows head(options_.logits_chunk_elements, policy_.config().vocab_size, narrow);
   const StepRates measured = StepRates::Measure(policy_.config(), any.scalar_type(), any.device(), rows,
-                                                std::min(head.gradient, rows), kStream);
+                                                std::min(head.gradient, rows), stream);
   OfferTensorMemory();
   rates_ = Known() ? Rates{rates_->best.Best(measured), rates_->threads, rates_->times + 1}
                    : Rates{measured, at::get_num_threads(), 1};

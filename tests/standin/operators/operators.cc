@@ -111,10 +111,20 @@ at::Tensor& Copy(at::Tensor& self, const at::Tensor& from, bool non_blocking) {
 
 // Operators that allocate or describe memory, or copy it by the runtime alone.
 bool IsTorchs(const c10::OperatorName& name) {
-  static const std::set<std::string> names{
-      "aten::empty",   "aten::empty_strided", "aten::as_strided",      "aten::view",      "aten::_reshape_alias",
-      "aten::unfold",  "aten::resize_",       "aten::set_",            "aten::is_set_to", "aten::record_stream",
-      "aten::is_pinned", "aten::_pin_memory", "aten::_local_scalar_dense", "aten::copy_"};
+  static const std::set<std::string> names{"aten::empty",
+                                           "aten::empty_strided",
+                                           "aten::as_strided",
+                                           "aten::view",
+                                           "aten::_reshape_alias",
+                                           "aten::unfold",
+                                           "aten::resize_",
+                                           "aten::set_",
+                                           "aten::is_set_to",
+                                           "aten::record_stream",
+                                           "aten::is_pinned",
+                                           "aten::_pin_memory",
+                                           "aten::_local_scalar_dense",
+                                           "aten::copy_"};
   return names.count(name.name) != 0 || name.name.rfind("aten::", 0) != 0;
 }
 

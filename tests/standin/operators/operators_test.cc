@@ -4,11 +4,10 @@
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <functional>
+#include <string>
 #include <vector>
 
 namespace {
@@ -40,22 +39,16 @@ at::Tensor Random(at::IntArrayRef sizes, at::ScalarType type = at::kFloat) {
   return at::randn(sizes, generator).to(type);
 }
 
-class TorchTest : public ::testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    ASSERT_NE(::dlopen(std::getenv("INGOT_TORCH_CUDA"), RTLD_NOW | RTLD_GLOBAL), nullptr) << ::dlerror();
-  }
-};
-
-TEST_F(TorchTest, OperatorsEqualTheCpus) {
+TEST(TorchTest, OperatorsEqualTheCpus) {
   ExpectEqualBits({Random({5, 8}), Random({8, 3}), Random({3})}, [](const Tensors& t) {
     const at::Tensor y = at::addmm(t[2], t[0], t[1]);
     const auto [sorted, order] = y.sort(1);
-    return Tensors{y, sorted, order, at::log_softmax(y, 1), y.t().contiguous(), at::cat({y, y}, 0), y.sum(), y.gt(0).nonzero()};
+    return Tensors{y,       sorted,           order, at::log_softmax(y, 1), y.t().contiguous(), at::cat({y, y}, 0),
+                   y.sum(), y.gt(0).nonzero()};
   });
 }
 
-TEST_F(TorchTest, OperatorsInPlaceIntoAndOverViews) {
+TEST(TorchTest, OperatorsInPlaceIntoAndOverViews) {
   ExpectEqualBits({Random({4, 6}), Random({4, 6})}, [](const Tensors& t) {
     at::Tensor x = t[0].clone(), out = at::empty({0}, x.options());
     at::add_out(out, x, t[1]);  // resized
@@ -66,16 +59,17 @@ TEST_F(TorchTest, OperatorsInPlaceIntoAndOverViews) {
   });
 }
 
-TEST_F(TorchTest, IndexesAndTypes) {
+TEST(TorchTest, IndexesAndTypes) {
   ExpectEqualBits({Random({6, 4}), at::tensor({5, 0, 0, 3}, at::kLong)}, [](const Tensors& t) {
     at::Tensor x = t[0].to(at::kBFloat16), sum = at::zeros({6, 4}, t[0].options());
     sum.index_add_(0, t[1], t[0].slice(0, 0, 4));
     sum.index_put_({t[1].slice(0, 0, 2)}, at::ones({2, 4}, t[0].options()));
-    return Tensors{x, x.index({t[1]}), x.index_select(0, t[1]), sum, at::embedding(t[0], t[1]), t[0].gather(0, t[1].unsqueeze(0))};
+    return Tensors{x,   x.index({t[1]}),           x.index_select(0, t[1]),
+                   sum, at::embedding(t[0], t[1]), t[0].gather(0, t[1].unsqueeze(0))};
   });
 }
 
-TEST_F(TorchTest, Autograd) {
+TEST(TorchTest, Autograd) {
   ExpectEqualBits({Random({5, 8}), Random({8, 8}), at::tensor({1, 4, 2, 0, 7}, at::kLong)}, [](const Tensors& t) {
     at::Tensor x = t[0].detach().clone().requires_grad_(), w = t[1].detach().clone().requires_grad_();
     const at::Tensor logits = at::matmul(at::silu(x), w);
@@ -84,7 +78,7 @@ TEST_F(TorchTest, Autograd) {
   });
 }
 
-TEST_F(TorchTest, PinnedCopiesWaitForTheirStream) {
+TEST(TorchTest, PinnedCopiesWaitForTheirStream) {
   const at::Tensor in = at::full({1000}, 5.0f).pin_memory();
   ASSERT_TRUE(in.is_pinned());
   const at::Tensor out = at::full({1000}, -1.0f).pin_memory();
@@ -97,7 +91,7 @@ TEST_F(TorchTest, PinnedCopiesWaitForTheirStream) {
 }
 
 // What a captured graph may hold: copies of whole blocks. An operator of torch waits, and a capture refuses it.
-TEST_F(TorchTest, GraphsCaptureAndReplay) {
+TEST(TorchTest, GraphsCaptureAndReplay) {
   at::Tensor from = at::zeros({64}, at::dtype(at::kFloat).device(at::kCUDA)), to = at::zeros_like(from);
   at::cuda::CUDAGraph graph;
   {
@@ -111,7 +105,7 @@ TEST_F(TorchTest, GraphsCaptureAndReplay) {
   EXPECT_EQ(to.cpu()[7].item<float>(), 3);
 }
 
-TEST_F(TorchTest, RunsOutOfMemoryByName) {
+TEST(TorchTest, RunsOutOfMemoryByName) {
   const auto huge = [] { return at::empty({int64_t{1} << 40}, at::dtype(at::kByte).device(at::kCUDA)); };
   try {
     (void)huge();

@@ -61,7 +61,8 @@ std::string Plain(const EntryHeader& entry, std::span<const std::byte> data) {
     const auto packed = data.first(entry.compressed_bytes);
     text = (entry.flags & kLz4) != 0 ? DecodeLz4(packed, entry.plain_bytes) : DecodeZstd(packed, entry.plain_bytes);
   }
-  if (!text.has_value()) Die("cannot decompress the PTX of a fat binary (flags %#llx)", static_cast<unsigned long long>(entry.flags));
+  if (!text.has_value())
+    Die("cannot decompress the PTX of a fat binary (flags %#llx)", static_cast<unsigned long long>(entry.flags));
   text->resize(std::strlen(text->c_str()));  // padded with zeros
   return *std::move(text);
 }

@@ -58,7 +58,10 @@ std::string Zstd(const std::string& text) {
 constexpr int kPtx = 1, kMachineCode = 2;
 
 TEST(FatbinTest, TakesTheNewestPtxThatTheDeviceRuns) {
-  const std::string file = Fatbin({{kMachineCode, 80, 0x11, "\x7f" "ELF", 0},
+  const std::string file = Fatbin({{kMachineCode, 80, 0x11,
+                                    "\x7f"
+                                    "ELF",
+                                    0},
                                    {kPtx, 70, 0x11, "seventy", 0},
                                    {kPtx, 80, 0x11, "eighty", 0},
                                    {kPtx, 90, 0x11, "ninety", 0}});
@@ -74,11 +77,13 @@ TEST(FatbinTest, DecompressesZstandard) {
 }
 
 // token 0x35: three literals "abc", then a match of 5 + 4 = 9 at distance 3; token 0x10: the last literal.
-const std::string kLz4 = std::string("\x35" "abc\x03", 5) + std::string("\0\x10z", 3);
+const std::string kLz4 = std::string(
+                             "\x35"
+                             "abc\x03",
+                             5) +
+                         std::string("\0\x10z", 3);
 
-TEST(FatbinTest, DecompressesLz4) {
-  EXPECT_EQ(Find(Fatbin({{kPtx, 80, 0x2011, kLz4, 13}}), 80), "abcabcabcabcz");
-}
+TEST(FatbinTest, DecompressesLz4) { EXPECT_EQ(Find(Fatbin({{kPtx, 80, 0x2011, kLz4, 13}}), 80), "abcabcabcabcz"); }
 
 std::optional<std::string> Lz4(const std::string& block, size_t bytes) {
   return DecodeLz4({reinterpret_cast<const std::byte*>(block.data()), block.size()}, bytes);

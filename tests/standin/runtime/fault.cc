@@ -22,7 +22,8 @@ void Name(uint64_t address) {
   char text[300];
   const MemoryRange range = GetMemory().Find(address);
   if (range.kind == MemoryKind::kDevice) {
-    std::snprintf(text, sizeof(text), "stand-in: the host accessed device memory: byte %llu of an allocation of %zu bytes\n",
+    std::snprintf(text, sizeof(text),
+                  "stand-in: the host accessed device memory: byte %llu of an allocation of %zu bytes\n",
                   static_cast<unsigned long long>(address - range.begin), range.bytes);
   } else {
     std::snprintf(text, sizeof(text), "stand-in: the host accessed device memory that is not allocated\n");

@@ -8,7 +8,8 @@
 namespace ingot::standin {
 
 Binary* Kernels::AddBinary(const void* fatbin) {
-  auto* binary = new Binary;  // lives as long as the process: its library may be closed while its kernels wait in a stream
+  auto* binary =
+      new Binary;  // lives as long as the process: its library may be closed while its kernels wait in a stream
   binary->fatbin = fatbin;
   return binary;
 }

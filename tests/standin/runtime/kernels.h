@@ -38,7 +38,7 @@ class Kernels {
   void AddFunction(Binary* binary, const void* host, const char* name);
   void AddSymbol(Binary* binary, const void* host, const char* name);
 
-  Function* Find(const void* host);              // null if nobody registered it
+  Function* Find(const void* host);                 // null if nobody registered it
   const ptx::Variable* Variable(const void* host);  // null likewise, or if its binary has no PTX
 
   // The binary's module on the calling thread's device, or null if it has no PTX for it. Ends the process if the machine rejects the PTX.
@@ -53,6 +53,7 @@ class Kernels {
 Kernels& GetKernels();
 
 // Checks a launch as the driver does, copies its parameters, and queues it.
-cudaError_t Launch(Function* function, dim3 grid, dim3 block, void** arguments, size_t shared_bytes, cudaStream_t stream);
+cudaError_t Launch(Function* function, dim3 grid, dim3 block, void** arguments, size_t shared_bytes,
+                   cudaStream_t stream);
 
 }  // namespace ingot::standin

@@ -51,7 +51,7 @@ done:
 }
 )";
 
-char add_host;     // their addresses stand for the host's functions and variables
+char add_host;  // their addresses stand for the host's functions and variables
 char absent_host;
 char offset_host;
 
@@ -96,7 +96,8 @@ float* Zeros() {
   return static_cast<float*>(device);
 }
 
-cudaError_t Add(float* out, float value, int count, dim3 grid, dim3 block, size_t shared = 0, cudaStream_t stream = nullptr) {
+cudaError_t Add(float* out, float value, int count, dim3 grid, dim3 block, size_t shared = 0,
+                cudaStream_t stream = nullptr) {
   void* arguments[] = {&out, &value, &count};
   return cudaLaunchKernel(&add_host, grid, block, arguments, shared, stream);
 }
@@ -156,7 +157,8 @@ TEST(LaunchTest, GivesMoreSharedMemoryOnlyWhenAsked) {
   float* device = Zeros();
   constexpr int kMore = 60 << 10;
   EXPECT_EQ(Add(device, 1, 1, 1, 32, kMore), cudaErrorInvalidValue);
-  EXPECT_EQ(cudaFuncSetAttribute(&add_host, cudaFuncAttributeMaxDynamicSharedMemorySize, 1 << 20), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaFuncSetAttribute(&add_host, cudaFuncAttributeMaxDynamicSharedMemorySize, 1 << 20),
+            cudaErrorInvalidValue);
   EXPECT_EQ(cudaFuncSetAttribute(&add_host, cudaFuncAttributeMaxDynamicSharedMemorySize, kMore), cudaSuccess);
   EXPECT_EQ(Add(device, 1, 1, 1, 32, kMore), cudaSuccess);
   EXPECT_EQ(Add(device, 1, 1, 1, 32, kMore + 1), cudaErrorInvalidValue);

@@ -44,8 +44,8 @@ cudaError_t CheckLimits(const Function& function, const ptx::Kernel& kernel, dim
   }
   const size_t allowed = std::max(kSharedBytes, kernel.static_shared_bytes + function.dynamic_shared_bytes);
   if (kernel.static_shared_bytes + dynamic > std::min(allowed, MostSharedBytes())) {
-    return Fail(cudaErrorInvalidValue, "%s: %zu bytes of shared memory; cudaFuncSetAttribute allowed %zu", function.name,
-                kernel.static_shared_bytes + dynamic, allowed);
+    return Fail(cudaErrorInvalidValue, "%s: %zu bytes of shared memory; cudaFuncSetAttribute allowed %zu",
+                function.name, kernel.static_shared_bytes + dynamic, allowed);
   }
   return cudaSuccess;
 }
@@ -58,7 +58,8 @@ std::vector<std::byte> Packed(const ptx::Kernel& kernel, void** arguments) {
   return packed;
 }
 
-void Run(ptx::Module& module, const ptx::Kernel& kernel, const ptx::Launch& launch, std::span<const std::byte> parameters) {
+void Run(ptx::Module& module, const ptx::Kernel& kernel, const ptx::Launch& launch,
+         std::span<const std::byte> parameters) {
   try {
     ptx::Options options = GetSettings().machine;
     options.seed += ++statistics.launches;
@@ -78,7 +79,8 @@ void Run(ptx::Module& module, const ptx::Kernel& kernel, const ptx::Launch& laun
 
 }  // namespace
 
-cudaError_t Launch(Function* function, dim3 grid, dim3 block, void** arguments, size_t shared_bytes, cudaStream_t handle) {
+cudaError_t Launch(Function* function, dim3 grid, dim3 block, void** arguments, size_t shared_bytes,
+                   cudaStream_t handle) {
   if (function == nullptr) return Fail(cudaErrorInvalidDeviceFunction, "launch of a function that is not registered");
   const StreamPtr stream = GetStreams().Find(handle);
   if (stream == nullptr) return Fail(cudaErrorInvalidResourceHandle, "launch of %s on no stream", function->name);
@@ -153,8 +155,8 @@ cudaError_t cudaFuncSetAttribute(const void* host, cudaFuncAttribute attribute, 
   if (function == nullptr) return Fail(cudaErrorInvalidDeviceFunction, "cudaFuncSetAttribute of no kernel");
   if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
   if (value < 0 || static_cast<size_t>(value) > MostSharedBytes()) {
-    return Fail(cudaErrorInvalidValue, "%s asks for %d bytes of shared memory; a block may have %zu", function->name, value,
-                MostSharedBytes());
+    return Fail(cudaErrorInvalidValue, "%s asks for %d bytes of shared memory; a block may have %zu", function->name,
+                value, MostSharedBytes());
   }
   function->dynamic_shared_bytes = static_cast<size_t>(value);
   return cudaSuccess;

@@ -54,8 +54,8 @@ class AddressSpace : public ptx::Memory {
  private:
   struct Device {
     uint64_t begin = 0;
-    std::map<uint64_t, size_t> live;  // begin -> bytes, rounded up to the alignment
-    std::map<uint64_t, size_t> asked; // begin -> bytes
+    std::map<uint64_t, size_t> live;   // begin -> bytes, rounded up to the alignment
+    std::map<uint64_t, size_t> asked;  // begin -> bytes
     size_t used = 0;
   };
   uint64_t Gap(const Device& device, size_t bytes) const;
@@ -65,8 +65,8 @@ class AddressSpace : public ptx::Memory {
   uint64_t base_ = 0;
   uint64_t mirror_ = 0;
   mutable std::mutex mu_;
-  std::vector<Device> devices_;           // guarded by mu_
-  std::map<uint64_t, size_t> pinned_;     // guarded by mu_
+  std::vector<Device> devices_;        // guarded by mu_
+  std::map<uint64_t, size_t> pinned_;  // guarded by mu_
 };
 
 // The process's address space, as GetSettings orders it.

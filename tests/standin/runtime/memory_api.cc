@@ -150,7 +150,8 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t hand
   if (stream == nullptr) return Fail(cudaErrorInvalidResourceHandle, "cudaMemsetAsync on no stream");
   if (bytes == 0) return cudaSuccess;
   std::byte* const target = GetMemory().At(Address(to), bytes);
-  if (target == nullptr) return Fail(cudaErrorInvalidValue, "cudaMemset of %zu bytes at %p leaves an allocation", bytes, to);
+  if (target == nullptr)
+    return Fail(cudaErrorInvalidValue, "cudaMemset of %zu bytes at %p leaves an allocation", bytes, to);
   GetStreams().Push(stream, [=] { std::memset(target, value, bytes); });
   return cudaSuccess;
 }

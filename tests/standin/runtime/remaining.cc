@@ -27,7 +27,8 @@ extern "C" int cuDevicePrimaryCtxGetState(int, unsigned* flags, int* active) {
 const char* cudaGetErrorName(cudaError_t error) {
   switch (error) {
 #define NAME(error) \
-  case error: return #error
+  case error:       \
+    return #error
     NAME(cudaSuccess);
     NAME(cudaErrorInvalidValue);
     NAME(cudaErrorMemoryAllocation);
@@ -48,19 +49,22 @@ const char* cudaGetErrorName(cudaError_t error) {
     NAME(cudaErrorStreamCaptureUnjoined);
     NAME(cudaErrorStreamCaptureIsolation);
 #undef NAME
-    default: return "cudaErrorUnknown";
+    default:
+      return "cudaErrorUnknown";
   }
 }
 
 const char* cudaGetErrorString(cudaError_t error) {
-  if (error == cudaErrorMemoryAllocation) return "out of memory";  // torch's allocator and its callers look for these words
+  if (error == cudaErrorMemoryAllocation)
+    return "out of memory";  // torch's allocator and its callers look for these words
   return cudaGetErrorName(error);
 }
 
 cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned, unsigned long long,
                                              cudaDriverEntryPointQueryResult* result) {
   const bool context = std::strcmp(name, "cuDevicePrimaryCtxGetState") == 0;
-  *function = context ? reinterpret_cast<void*>(cuDevicePrimaryCtxGetState) : reinterpret_cast<void*>(DriverNotSupported);
+  *function =
+      context ? reinterpret_cast<void*>(cuDevicePrimaryCtxGetState) : reinterpret_cast<void*>(DriverNotSupported);
   if (result != nullptr) *result = cudaDriverEntryPointSuccess;
   return cudaSuccess;
 }

@@ -37,9 +37,9 @@ T Choice(const char* name, const std::pair<const char*, T> (&choices)[N]) {
 Settings Read() {
   using ptx::Arrival;
   Settings s;
-  s.streams = Choice<StreamMode>(
-      "INGOT_STANDIN_STREAMS",
-      {{"lazy", StreamMode::kLazy}, {"eager", StreamMode::kEager}, {"random", StreamMode::kRandom}});
+  s.streams =
+      Choice<StreamMode>("INGOT_STANDIN_STREAMS",
+                         {{"lazy", StreamMode::kLazy}, {"eager", StreamMode::kEager}, {"random", StreamMode::kRandom}});
   s.seed = static_cast<uint64_t>(Number("INGOT_STANDIN_SEED", 0, 0, INT64_MAX));
   s.devices = static_cast<int>(Number("INGOT_STANDIN_DEVICES", 1, 0, 8));
   s.memory_bytes = static_cast<size_t>(Number("INGOT_STANDIN_MEMORY_MB", 4096, 1, 1 << 20)) << 20;
@@ -48,9 +48,8 @@ Settings Read() {
   s.statistics = Number("INGOT_STANDIN_STATISTICS", 0, 0, 1) != 0;
   s.machine.seed = s.seed;
   s.machine.count_memory = false;
-  s.machine.arrival = Choice<Arrival>("INGOT_STANDIN_ARRIVAL", {{"late", Arrival::kLate},
-                                                                {"early", Arrival::kEarly},
-                                                                {"random", Arrival::kRandom}});
+  s.machine.arrival = Choice<Arrival>(
+      "INGOT_STANDIN_ARRIVAL", {{"late", Arrival::kLate}, {"early", Arrival::kEarly}, {"random", Arrival::kRandom}});
   s.machine.check_races = Number("INGOT_STANDIN_RACES", 1, 0, 1) != 0;
   return s;
 }

@@ -13,14 +13,14 @@ namespace ingot::standin {
 enum class StreamMode { kLazy, kEager, kRandom };
 
 struct Settings {
-  StreamMode streams = StreamMode::kLazy;     // INGOT_STANDIN_STREAMS=lazy|eager|random
-  uint64_t seed = 0;                          // INGOT_STANDIN_SEED, of random streams and of the machine
-  int devices = 1;                            // INGOT_STANDIN_DEVICES
-  size_t memory_bytes = size_t{4096} << 20;   // INGOT_STANDIN_MEMORY_MB, of each device
-  int capability = 80;                        // INGOT_STANDIN_CAPABILITY: 80 or 90
-  int64_t failing_allocation = 0;             // INGOT_STANDIN_FAIL_MALLOC=N: the Nth cudaMalloc fails, counted from 1; 0 = none
-  bool statistics = false;                    // INGOT_STANDIN_STATISTICS=1: a line of counts at the end of the process
-  ptx::Options machine;                       // INGOT_STANDIN_ARRIVAL=late|early|random, INGOT_STANDIN_RACES=0|1
+  StreamMode streams = StreamMode::kLazy;    // INGOT_STANDIN_STREAMS=lazy|eager|random
+  uint64_t seed = 0;                         // INGOT_STANDIN_SEED, of random streams and of the machine
+  int devices = 1;                           // INGOT_STANDIN_DEVICES
+  size_t memory_bytes = size_t{4096} << 20;  // INGOT_STANDIN_MEMORY_MB, of each device
+  int capability = 80;                       // INGOT_STANDIN_CAPABILITY: 80 or 90
+  int64_t failing_allocation = 0;  // INGOT_STANDIN_FAIL_MALLOC=N: the Nth cudaMalloc fails, counted from 1; 0 = none
+  bool statistics = false;         // INGOT_STANDIN_STATISTICS=1: a line of counts at the end of the process
+  ptx::Options machine;            // INGOT_STANDIN_ARRIVAL=late|early|random, INGOT_STANDIN_RACES=0|1
 };
 
 const Settings& GetSettings();

@@ -78,7 +78,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   const StreamPtr stream = GetStreams().Find(handle);
   if (stream == nullptr) return NoStream("cudaStreamSynchronize");
-  if (const cudaError_t error = RefuseWhileCaptured("cudaStreamSynchronize", stream); error != cudaSuccess) return error;
+  if (const cudaError_t error = RefuseWhileCaptured("cudaStreamSynchronize", stream); error != cudaSuccess)
+    return error;
   GetStreams().WaitFor(stream);
   return cudaSuccess;
 }
@@ -107,7 +108,8 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void*
 cudaError_t cudaStreamAddCallback(cudaStream_t handle, cudaStreamCallback_t function, void* data, unsigned) {
   const StreamPtr stream = GetStreams().Find(handle);
   if (stream == nullptr) return NoStream("cudaStreamAddCallback");
-  if (const cudaError_t error = RefuseWhileCaptured("cudaStreamAddCallback", stream); error != cudaSuccess) return error;
+  if (const cudaError_t error = RefuseWhileCaptured("cudaStreamAddCallback", stream); error != cudaSuccess)
+    return error;
   GetStreams().Push(stream, [=] { function(handle, cudaSuccess, data); });
   return cudaSuccess;
 }
@@ -132,7 +134,9 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t handle, cudaStream_t on, unsign
   return cudaSuccess;
 }
 
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) { return cudaEventRecordWithFlags(event, stream, 0); }
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  return cudaEventRecordWithFlags(event, stream, 0);
+}
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t on, unsigned) {
   const EventPtr event = GetEvents().Find(on);

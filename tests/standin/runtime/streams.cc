@@ -89,9 +89,14 @@ void Streams::PushWait(const StreamPtr& stream, const Mark& mark) {
 
 void Streams::Move(std::unique_lock<std::mutex>& lock, Stream& stream) {
   switch (GetSettings().streams) {
-    case StreamMode::kLazy: break;
-    case StreamMode::kEager: RunUntil(lock, stream, stream.pushed); break;
-    case StreamMode::kRandom: RunSome(lock); break;
+    case StreamMode::kLazy:
+      break;
+    case StreamMode::kEager:
+      RunUntil(lock, stream, stream.pushed);
+      break;
+    case StreamMode::kRandom:
+      RunSome(lock);
+      break;
   }
 }
 

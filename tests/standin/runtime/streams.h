@@ -27,10 +27,10 @@ struct Capture;
 struct Stream {
   int device = 0;
   bool blocking = true;
-  std::deque<Work> queue;       // guarded by Streams::mu_
-  uint64_t pushed = 0;          // work ever queued; guarded by mu_
-  uint64_t done = 0;            // work that has run; guarded by mu_
-  bool running = false;         // a thread runs one of its works; guarded by mu_
+  std::deque<Work> queue;            // guarded by Streams::mu_
+  uint64_t pushed = 0;               // work ever queued; guarded by mu_
+  uint64_t done = 0;                 // work that has run; guarded by mu_
+  bool running = false;              // a thread runs one of its works; guarded by mu_
   std::shared_ptr<Capture> capture;  // null = not captured; guarded by mu_
 };
 using StreamPtr = std::shared_ptr<Stream>;
