@@ -38,7 +38,8 @@ def main():
         before = ingot.steps_trained("standin")
         process.kill()
         killed = process.communicate()[0]
-        check("device cuda:0" in killed or "cuda:0" in killed, f"the run used no device: {killed}")
+        logs = "".join(path.read_text() for path in (pathlib.Path(folder) / "standin" / "logs").glob("*.log"))
+        check("device cuda:0, stand-in" in logs, f"the run used no device: {killed}")
         code, output = ingot.run("train", settings, ("--resume",))
         check(code == 0, output)
         check("stand-in:" not in killed + output, f"the stand-in reported a fault: {killed}{output}")
