@@ -10,15 +10,17 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "app" / "runs"))
-from ingot_runs import SHORT, Ingot, check, check_run, wait_until  # noqa: E402
+from ingot_runs import Ingot, check, check_run, wait_until, write_asking_config  # noqa: E402
 from standin import environment  # noqa: E402
 
 STEPS = 3
-SHAPE = {"model.hidden_size": 32, "model.intermediate_size": 64, "model.layers": 1, "model.heads": 2, "model.kv_heads": 1,
-         "model.head_dim": 16}
-# Small parts, because their largest bounds what is timed for the step's bound, and no scoring for the trust region.
-SMALL = {"sft.max_steps": 2, "sft.batch_size": 2, "scheduler.total_steps": STEPS, "scheduler.group_size": 3, "trainer.checkpoint_every": 1,
-         "trainer.micro_batch_tokens": 256, "trainer.max_step_kl": 0, "trainer.max_step_kl_position": 0, "rollout.max_running": 8, "rollout.kv_cache_tokens": 4096, "gateway.max_new_tokens": 12, "agents.concurrency": 4}
+# Two supervised steps, then groups whose rewards differ by chance. Small parts, because their largest bounds what is timed for the step's
+# bound, and no scoring for the trust region.
+SETTINGS = {
+    "run.name": "standin", "device": "cuda", "model.chat_format": "compact", "data.sft": "examples/smoke/sft.jsonl", "sft.epochs": 0,
+    "sft.max_steps": 2, "sft.batch_size": 2, "scheduler.total_steps": STEPS, "scheduler.groups_per_step": 2, "trainer.checkpoint_every": 1,
+    "trainer.micro_batch_tokens": 256, "trainer.max_step_kl": 0, "trainer.max_step_kl_position": 0, "rollout.max_running": 8,
+    "rollout.kv_cache_tokens": 4096}
 
 
 def checkpoints(ingot, name):
@@ -31,8 +33,8 @@ def main():
     os.environ.update(environment(libraries), INGOT_CUDA_LIBRARY=library)
     with tempfile.TemporaryDirectory(prefix="ingot-standin-") as folder:
         ingot = Ingot(binary, source, folder)
-        settings = {**SHORT, **SHAPE, **SMALL, "run.name": "standin", "device": "cuda"}
-        process = ingot.start("train", settings)
+        write_asking_config(ingot, sampling='"max_tokens": 8')
+        process = ingot.start("train", SETTINGS)
         wait_until(lambda: len(ingot.steps_trained("standin")) >= 1 and checkpoints(ingot, "standin"), "a step and its checkpoint",
                    process, seconds=900)
         before = ingot.steps_trained("standin")
@@ -40,12 +42,13 @@ def main():
         killed = process.communicate()[0]
         logs = "".join(path.read_text() for path in (pathlib.Path(folder) / "standin" / "logs").glob("*.log"))
         check("device cuda:0, stand-in" in logs, f"the run used no device: {killed}")
-        code, output = ingot.run("train", settings, ("--resume",))
+        code, output = ingot.run("train", SETTINGS, ("--resume",))
         check(code == 0, output)
         check("stand-in:" not in killed + output, f"the stand-in reported a fault: {killed}{output}")
         rows = check_run(ingot, "standin", STEPS)
         after = ingot.steps_trained("standin")
         check(all(step in after for step in before), f"steps before the kill {sorted(before)}, after it {sorted(after)}")
+        check(any(row["actor/grad_norm"] > 0 for row in rows), "no step had a gradient")
         largest = max(row["mismatch/logprob_abs_diff_max"] for row in rows)
         print(f"{STEPS} steps, killed after {len(before)}, largest log-prob difference {largest:.2g}")
 

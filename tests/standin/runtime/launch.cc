@@ -18,7 +18,7 @@ struct Statistics {
   std::atomic<uint64_t> launches{0}, instructions{0}, microseconds{0};
   ~Statistics() {
     if (!GetSettings().statistics) return;
-    std::fprintf(stderr, "stand-in: %llu launches, %.1f million instructions of warps in %.1f s\n",
+    std::fprintf(stderr, "stand-in ran %llu launches, %.1f million instructions of warps in %.1f s\n",
                  static_cast<unsigned long long>(launches), 1e-6 * static_cast<double>(instructions),
                  1e-6 * static_cast<double>(microseconds));
   }
