@@ -19,7 +19,7 @@ STEPS = 3
 SETTINGS = {
     "run.name": "standin", "device": "cuda", "model.chat_format": "compact", "data.sft": "examples/smoke/sft.jsonl", "sft.epochs": 0,
     "sft.max_steps": 2, "sft.batch_size": 2, "scheduler.total_steps": STEPS, "scheduler.groups_per_step": 2, "trainer.checkpoint_every": 1,
-    "trainer.micro_batch_tokens": 256, "trainer.max_step_kl": 0, "trainer.max_step_kl_position": 0, "rollout.max_running": 8,
+    "trainer.reference_kl_coefficient": 0.03, "trainer.micro_batch_tokens": 256, "trainer.max_step_kl": 0, "trainer.max_step_kl_position": 0, "rollout.max_running": 8,
     "rollout.kv_cache_tokens": 4096}
 
 
