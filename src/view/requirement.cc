@@ -1,7 +1,5 @@
 #include "view/requirement.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -12,6 +10,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/printable.h"
 
@@ -116,16 +115,16 @@ absl::StatusOr<RequirementResult> CheckRequirement(const Requirement& requiremen
                                             "; available: ", absl::StrJoin(names, ", ")));
   }
   const auto line = [&](bool met, const std::string& why) {
-    return RequirementResult{
-        met, fmt::format("requirement {}: {} ({} is {:.4f}{})", met ? "met" : "NOT met",
-                         base::Printable(requirement.text), base::Printable(requirement.figure), found->second, why)};
+    return RequirementResult{met, absl::StrFormat("requirement %s: %s (%s is %.4f%s)", met ? "met" : "NOT met",
+                                                  base::Printable(requirement.text),
+                                                  base::Printable(requirement.figure), found->second, why)};
   };
   if (!requirement.best) return line(Holds(requirement.op, found->second, requirement.value), "");
   const EarlierEvaluation* best = BestOf(requirement, earlier);
   if (best == nullptr) return line(true, "; no earlier evaluation has this figure");
   const double best_value = best->figures.at(requirement.figure);
   return line(Holds(requirement.op, found->second, best_value + requirement.value),
-              fmt::format("; the best is {:.4f} of {}", best_value, base::Printable(best->name)));
+              absl::StrFormat("; the best is %.4f of %s", best_value, base::Printable(best->name)));
 }
 
 }  // namespace ingot::view
