@@ -28,18 +28,30 @@ def checkpoints(ingot, name):
     return {path.name for path in folder.glob("step-*")} if folder.is_dir() else set()
 
 
+def kill_after_a_step(ingot):
+    """Kills a run with its first step and checkpoint, and returns its output. Prints it if the run ends before."""
+    output = pathlib.Path(ingot.folder) / "output"
+    with output.open("w") as file:
+        process = ingot.start("train", SETTINGS, output=file)
+    try:
+        wait_until(lambda: len(ingot.steps_trained("standin")) >= 1 and checkpoints(ingot, "standin"), "a step and its checkpoint",
+                   process, seconds=900)
+    except SystemExit:
+        print(output.read_text()[-4000:])
+        raise
+    process.kill()
+    process.wait()
+    return output.read_text()
+
+
 def main():
     binary, source, libraries, library = sys.argv[1:5]
     os.environ.update(environment(libraries), INGOT_CUDA_LIBRARY=library)
     with tempfile.TemporaryDirectory(prefix="ingot-standin-") as folder:
         ingot = Ingot(binary, source, folder)
         write_asking_config(ingot, sampling='"max_tokens": 8')
-        process = ingot.start("train", SETTINGS)
-        wait_until(lambda: len(ingot.steps_trained("standin")) >= 1 and checkpoints(ingot, "standin"), "a step and its checkpoint",
-                   process, seconds=900)
+        killed = kill_after_a_step(ingot)
         before = ingot.steps_trained("standin")
-        process.kill()
-        killed = process.communicate()[0]
         logs = "".join(path.read_text() for path in (pathlib.Path(folder) / "standin" / "logs").glob("*.log"))
         check("device cuda:0, stand-in" in logs, f"the run used no device: {killed}")
         code, output = ingot.run("train", SETTINGS, ("--resume",))
