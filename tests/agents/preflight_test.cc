@@ -210,7 +210,7 @@ TEST_F(PreflightTest, AFileThatCannotRunIsNamed) {
   recipe().command = {root_};
   EXPECT_THAT(Error(), HasSubstr("is not an executable file"));
   recipe().command = {Program("script", "#!/no/such/python3 -u\n")};
-  EXPECT_THAT(Error(), AllOf(HasSubstr("is a script for '/no/such/python3'"), HasSubstr("not there")));
+  EXPECT_THAT(Error(), AllOf(HasSubstr("is a script for '/no/such/python3'"), HasSubstr("does not exist")));
   recipe().command = {Program("script2", "#!/usr/bin/env -S A=1 no-such-python\n")};
   EXPECT_THAT(Error(), HasSubstr("is a script for 'no-such-python'"));
   recipe().command = {Program("script3", "#!")};
