@@ -211,10 +211,15 @@ def rows_of(objects):
     path = os.path.dirname(find_tool("nvdisasm"))  # cuobjdump runs it
     environment = {**os.environ, "PATH": f"{path}:{os.environ.get('PATH', '')}"}
 
-    def read(option, file):
-        return subprocess.run([dump, option, file], capture_output=True, text=True, check=True, env=environment).stdout
+    def read(option, file, *more):
+        command = [dump, option, *more, file]
+        return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
 
-    return [row for file in objects for row in analyze(read("-sass", file), read("-res-usage", file), read("-elf", file))]
+    rows = []
+    for file in objects:  # a file may have a kernel for several architectures
+        for name in sorted({code for code, _ in parse(read("-sass", file))}):
+            rows += analyze(*(read(option, file, "-arch", name) for option in ("-sass", "-res-usage", "-elf")))
+    return rows
 
 
 def write_page(path, text):

@@ -1,13 +1,13 @@
-// gpu_check LIBINGOT_CUDA [--no-bench]: on a machine with a card, prints JSON lines: the device, every check of
-// attention_checks.h, then times. Exit code 0 = all checks hold. A program of its own, since such a machine has no
-// GoogleTest.
+// gpu_check LIBINGOT_CUDA [--no-bench] [--no-checks] [--small]: on a machine with a card, prints JSON lines: the device,
+// every check of attention_checks.h, then times. --small divides the lengths of the timed shapes by 32. Exit code 0 = all
+// checks hold. A program of its own, since such a machine has no GoogleTest.
 #include <ATen/ATen.h>
 #include <dlfcn.h>
 
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <exception>
+#include <string>
 #include <vector>
 
 #include "kernels/attention/attention_checks.h"
@@ -48,7 +48,7 @@ void Figure(const char* name, double milliseconds, double flops) {
   std::fflush(stdout);
 }
 
-void Streams(at::ScalarType type, const char* type_name) {
+void Streams(at::ScalarType type, const char* type_name, int64_t divisor) {
   const int64_t heads = 16, kv_heads = 8, depth = 128;
   const double scale = 0.0884;
   const struct {
@@ -56,15 +56,15 @@ void Streams(at::ScalarType type, const char* type_name) {
     int64_t prompt, branches, branch;
   } shapes[] = {{"causal 8K", 8192, 0, 0}, {"tree 4K prompt, 16 branches of 1K", 4096, 16, 1024}};
   for (const auto& s : shapes) {
-    const int64_t rows = s.prompt + s.branches * s.branch;
-    const double p = static_cast<double>(s.prompt), b = static_cast<double>(s.branch);
+    const int64_t prompt = s.prompt / divisor, branch = s.branch / divisor, rows = prompt + s.branches * branch;
+    const double p = static_cast<double>(prompt), b = static_cast<double>(branch);
     const double pairs = p * p / 2 + static_cast<double>(s.branches) * (b * p + b * b / 2);
     const double flops = 4 * pairs * static_cast<double>(heads * depth);
     const auto options = at::dtype(type).device(at::kCUDA);
     at::Tensor q = at::randn({rows, heads, depth}, options), k = at::randn({rows, kv_heads, depth}, options);
     at::Tensor v = at::randn({rows, kv_heads, depth}, options);
-    const at::Tensor grad = at::randn_like(q), ends = at::tensor(Ends(s.prompt, s.branches, s.branch), at::kInt);
-    const std::string name = std::string(s.name) + ", " + type_name;
+    const at::Tensor grad = at::randn_like(q), ends = at::tensor(Ends(prompt, s.branches, branch), at::kInt);
+    const std::string name = std::string(s.name) + (divisor == 1 ? "" : " / 32") + ", " + type_name;
     Figure((name + ", forward").c_str(), Milliseconds([&] { return TreeAttention(q, k, v, ends, scale); }), flops);
     for (at::Tensor* t : {&q, &k, &v}) t->requires_grad_(true);
     Figure((name + ", forward and backward").c_str(), Milliseconds([&] {
@@ -83,8 +83,8 @@ void Streams(at::ScalarType type, const char* type_name) {
   }
 }
 
-void Decode() {
-  const int64_t batch = 64, keys = 4096, page = 64, heads = 16, kv_heads = 8, depth = 128;
+void Decode(int64_t divisor) {
+  const int64_t batch = 64, keys = 4096 / divisor, page = 64, heads = 16, kv_heads = 8, depth = 128;
   const auto options = at::dtype(at::kBFloat16).device(at::kCUDA);
   const int64_t pages = batch * keys / page;
   const at::Tensor q = at::randn({batch, heads, depth}, options), out = at::empty_like(q);
@@ -104,13 +104,35 @@ void Decode() {
     return out;
   });
   std::printf(
-      "{\"figure\": \"decode, 64 sequences of 4K keys, bfloat16\", \"ms\": %.3f, \"gigabytes_per_second\": %.1f}\n", ms,
-      static_cast<double>(2 * k.nbytes()) / ms * 1e-6);
+      "{\"figure\": \"decode, 64 sequences of %lld keys, bfloat16\", \"ms\": %.3f, \"gigabytes_per_second\": %.1f}\n",
+      static_cast<long long>(keys), ms, static_cast<double>(2 * k.nbytes()) / ms * 1e-6);
+}
+
+struct Options {
+  bool checks = true, bench = true, small = false;
+};
+
+// Returns whether every argument after the library is known.
+bool Parse(int argc, char** argv, Options& options) {
+  for (int i = 2; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument == "--no-bench") {
+      options.bench = false;
+    } else if (argument == "--no-checks") {
+      options.checks = false;
+    } else if (argument == "--small") {
+      options.small = true;
+    } else {
+      return false;
+    }
+  }
+  return argc >= 2;
 }
 
 int Main(int argc, char** argv) {
-  if (argc < 2) {
-    std::fprintf(stderr, "gpu_check LIBINGOT_CUDA [--no-bench]\n");
+  Options options;
+  if (!Parse(argc, argv, options)) {
+    std::fprintf(stderr, "gpu_check LIBINGOT_CUDA [--no-bench] [--no-checks] [--small]\n");
     return 2;
   }
   void* library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
@@ -124,17 +146,19 @@ int Main(int argc, char** argv) {
               probe.capability, probe.runtime_version, probe.driver_version, probe.error_text);
   if (probe.torch_devices == 0) return 2;
   int failed = 0, count = 0;
-  testing::CheckTreeAttention(at::Device(at::kCUDA, 0), [&](const testing::CheckResult& r) {
+  const auto report = [&](const testing::CheckResult& r) {
     ++count;
     failed += !r.ok();
     std::printf("{\"check\": \"%s\", \"ok\": %s, \"error\": %.3g, \"allowed\": %.3g}\n", r.name.c_str(),
                 r.ok() ? "true" : "false", r.error, r.tolerance);
     std::fflush(stdout);
-  });
-  if (argc < 3 || std::strcmp(argv[2], "--no-bench") != 0) {
-    Streams(at::kBFloat16, "bfloat16");
-    Streams(at::kFloat, "float32");
-    Decode();
+  };
+  if (options.checks) testing::CheckTreeAttention(at::Device(at::kCUDA, 0), report);
+  if (options.bench) {
+    const int64_t divisor = options.small ? 32 : 1;
+    Streams(at::kBFloat16, "bfloat16", divisor);
+    Streams(at::kFloat, "float32", divisor);
+    Decode(divisor);
   }
   std::printf("{\"checks\": %d, \"failed\": %d}\n", count, failed);
   return failed == 0 ? 0 : 1;
