@@ -166,12 +166,14 @@ Finding JudgeDevice(const DeviceChoice& device, const DriverFacts& driver) {
   if (driver.cuda_version == 0 || driver.cuda_version >= kToolkit) {
     return {Health::kLimited, "GPU", device.description, "docs/guide/gpu.md lists the requirements for GPUs"};
   }
-  return {
-      Health::kLimited, "GPU",
-      absl::StrCat("driver ", driver.version, " supports CUDA ", CudaVersion(driver.cuda_version), "; CUDA ",
-                   CudaVersion(kToolkit), " needs driver ", LeastDriver(kToolkit), " or newer. ", device.description),
-      "update the driver. Without an update: compute on the CPU (device=cpu), install cuda-compat-13-0 on a data "
-      "center GPU, or sample with a vLLM server built for CUDA 12 (docs/guide/gpu.md, Older drivers)"};
+  std::string text = device.description;
+  if (text.find(driver.version) == std::string::npos) {  // a build without the library has not seen the driver
+    text = absl::StrCat("driver ", driver.version, " supports CUDA ", CudaVersion(driver.cuda_version), "; CUDA ",
+                        CudaVersion(kToolkit), " needs driver ", LeastDriver(kToolkit), " or newer. ", text);
+  }
+  return {Health::kLimited, "GPU", text,
+          "update the driver. Without an update: compute on the CPU (device=cpu), install cuda-compat-13-0 on a data "
+          "center GPU, or sample with a vLLM server built for CUDA 12 (docs/guide/gpu.md, Older drivers)"};
 }
 
 Finding JudgeOpenFiles(uint64_t soft, uint64_t hard) {

@@ -46,6 +46,9 @@ TEST(Doctor, SaysWhatAMachineWithAnOlderDriverCanDo) {
   for (const char* way : {"device=cpu", "cuda-compat-13-0", "vLLM"}) {
     EXPECT_THAT(old.remedy, testing::HasSubstr(way));
   }
+  DeviceChoice seen = cpu;
+  seen.description = "the NVIDIA driver 550.54.15 supports CUDA 12.4, but";
+  EXPECT_EQ(JudgeDevice(seen, {"550.54.15", 12040}).text, seen.description) << "reported once";
   for (const DriverFacts& driver : {DriverFacts(), DriverFacts{"580.65.06", 13000}}) {
     EXPECT_EQ(JudgeDevice(cpu, driver).text, cpu.description) << "the driver is not at fault";
   }
