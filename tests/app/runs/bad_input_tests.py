@@ -233,7 +233,7 @@ def case_unstarted(ingot):
     code, output = ingot.run("train", equal, timeout=120)
     ended = output.strip().splitlines()[-1]
     check(code == 1 and "ending the run" in ended and "all of their samples earned 0;" in ended, output)
-    check("2 consecutive groups were dropped" in output and "after 5 the run ends" in output, output)
+    check("2 consecutive groups were dropped" in output and "after 5, the run ends" in output, output)
 
     # The agent dies of a clear refusal, which stands beside its crash.
     ingot.config = "configs/smoke.yaml"
