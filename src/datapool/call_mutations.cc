@@ -1,6 +1,7 @@
 #include "datapool/call_mutations.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -88,7 +89,8 @@ absl::Status AddContinued(Database::Batch& batch, const GroupSegments& segments,
                           const RecentCalls& recent, NamedSegments& named) {
   const std::string& parent = call.parent_call_id();
   absl::StatusOr<CallSummary> summary = absl::NotFoundError("");
-  if (auto known = recent.Find(parent)) {
+  // A paused call's record may have replaced its newer one in the cache.
+  if (auto known = recent.Find(parent); known && call.continued_segments() <= std::ssize(known->sampled_tokens)) {
     if (known->episode_id == call.episode_id()) summary = *std::move(known);
   } else {
     summary = LoadSummary(batch, segments, call.episode_id(), parent);

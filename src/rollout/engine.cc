@@ -146,9 +146,10 @@ absl::Status Engine::Enqueue(std::unique_ptr<Sequence> sequence) {
   base::MutexLock lock(mu_);
   if (stopping_) return absl::UnavailableError("the rollout engine is shutting down");
   if (draining_) return absl::UnavailableError("the rollout engine is leaving the run");
-  // The rest of a paused call was accepted once and must not be lost to newer calls, so it has as much room again.
+  // The rest of a call was accepted once, here or by an engine that is lost, and must not be lost to newer calls, so it has
+  // as much room again.
   const int64_t most = static_cast<int64_t>(options_.max_running) + options_.max_waiting;
-  if (outstanding_ >= (sequence->newer_than < 0 ? most : 2 * most)) {
+  if (outstanding_ >= (sequence->first_index == 0 ? most : 2 * most)) {
     return absl::ResourceExhaustedError(absl::StrCat("the rollout engine is full: it has ", outstanding_,
                                                      " requests, the limit of rollout.max_running + max_waiting; "
                                                      "retry later or on another engine"));
@@ -369,6 +370,7 @@ bool Engine::TakeInbox() {
   if (stopping_) return false;
   for (std::unique_ptr<Sequence>& sequence : inbox_) core_.Add(std::move(sequence));
   inbox_.clear();
+  if (draining_) core_.StopPausing();
   if (swap_ != nullptr) {
     const nanoseconds start = clock_.Now();
     swap_->previous = versions_.SetNewest(swap_->next);

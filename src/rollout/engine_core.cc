@@ -108,6 +108,17 @@ const WeightVersion* EngineCore::VersionOf(const Sequence& sequence) const {
 
 // --- cancelled and late requests ---
 
+void EngineCore::StopPausing() {
+  const auto stop = [](const SequencePtr& sequence) {
+    sequence->may_pause = false;
+    sequence->pause_size = std::numeric_limits<size_t>::max();
+    sequence->pause_time = nanoseconds::max();
+    sequence->hold_until = nanoseconds(0);
+  };
+  std::for_each(running_.begin(), running_.end(), stop);
+  std::for_each(waiting_.begin(), waiting_.end(), stop);
+}
+
 void EngineCore::Reap(std::vector<Emission>* out) {
   const nanoseconds now = clock_.Now();
   next_deadline_ = nanoseconds::max();
@@ -126,7 +137,7 @@ bool EngineCore::ReapOne(Sequence& sequence, nanoseconds now, bool is_waiting, s
   Emission emission{std::move(sequence.gate), v1::GenerateChunk(), true};
   if (!late && !current.ok()) {
     emission.chunk = base::Annotate(current, absl::StrCat("request ", sequence.request_id));
-  } else if (sequence.sampled() > 0) {
+  } else if (sequence.sampled() > sequence.first_index) {
     FillLast(sequence, v1::FINISH_ABORTED, &*emission.chunk);
   } else {
     const char* cause = !is_waiting                      ? "its prompt was being computed"
@@ -208,8 +219,10 @@ bool EngineCore::TryAdmit(Sequence& sequence) {
   if (sequence.cached_tokens < 0) {
     const size_t of_prompt = std::min(cached, sequence.prompt_size);
     sequence.cached_tokens = static_cast<int32_t>(of_prompt);
-    stats_.prompt_tokens += static_cast<int64_t>(sequence.prompt_size);
-    stats_.cached_prompt_tokens += static_cast<int64_t>(of_prompt);
+    if (sequence.first_index == 0) {  // the rest of a call repeats its prompt
+      stats_.prompt_tokens += static_cast<int64_t>(sequence.prompt_size);
+      stats_.cached_prompt_tokens += static_cast<int64_t>(of_prompt);
+    }
     if (sequence.score_from == 0) speculator_.Begun(sequence, cached);
   }
   return true;

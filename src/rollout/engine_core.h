@@ -82,6 +82,9 @@ class EngineCore {
   // Advances as many requests as possible by one forward pass and appends the messages to `out`.
   void Step(std::vector<Emission>* out);
 
+  // From now on, no accepted request pauses at the end of its slice or waits for a newer version.
+  void StopPausing();
+
   // Ends every request with `status`.
   void FailAll(const absl::Status& status, std::vector<Emission>* out);
 

@@ -52,9 +52,9 @@ absl::StatusOr<std::unique_ptr<Sequence>> SequenceMaker::Make(const v1::Generate
   INGOT_RETURN_IF_ERROR(AddGuards(request, sequence.get()));
   INGOT_RETURN_IF_ERROR(Replay(request.first_logprobs(), sequence.get()));
   AddSlice(request, sequence.get());
-  sequence->deadline = options_.request_deadline_ms == 0
-                           ? nanoseconds::max()
-                           : clock_.Now() + nanoseconds(milliseconds(options_.request_deadline_ms));
+  sequence->deadline = options_.request_deadline_ms == 0 ? nanoseconds::max()
+                                                         : std::max(clock_.Now(), sequence->hold_until) +
+                                                               nanoseconds(milliseconds(options_.request_deadline_ms));
   sequence->arrived = clock_.Now();
   sequence->times.set_arrival_unix_ns(clock_.UnixNanos());
   sequence->times.set_queued_unix_ns(sequence->times.arrival_unix_ns());
@@ -109,7 +109,7 @@ void SequenceMaker::AddSlice(const v1::GenerateRequest& request, Sequence* seque
   if (request.may_pause() && options_.max_tokens_per_turn_slice > 0) {
     sequence->pause_size = sequence->tokens.size() + static_cast<size_t>(options_.max_tokens_per_turn_slice);
   }
-  if (!request.has_paused_version()) return;
+  if (!request.has_paused_version() || sequence->pinned_version >= 0) return;
   sequence->newer_than = request.paused_version();
   sequence->hold_until = clock_.Now() + base::FromSeconds(options_.slice_wait_seconds);
 }

@@ -692,6 +692,27 @@ TEST(EngineCoreTest, ASliceEndsSecondsAfterItsFirstToken) {
   world.ExpectEqualsReference(whole, 1);
 }
 
+TEST(EngineCoreTest, AfterStopPausingRequestsRunToTheirEnds) {
+  World world(Options());
+  world.SetVersion(1);
+  world.change = [](Sequence& sequence) {
+    sequence.may_pause = true;
+    sequence.pause_size = sequence.tokens.size() + 3;
+  };
+  const int running = world.Add(Prompt(1, 9), 8);
+  world.Step();
+  world.change = [&](Sequence& sequence) {
+    sequence.newer_than = 1;
+    sequence.hold_until = world.clock.Now() + std::chrono::seconds(10);
+  };
+  const int held = world.Add(Prompt(2, 9), 3);
+  world.core.StopPausing();
+  world.Drain();
+  EXPECT_EQ(world.results[running].finish, v1::FINISH_LENGTH);
+  EXPECT_EQ(world.results[running].ids.size(), 8u);
+  EXPECT_EQ(world.results[held].ids.size(), 3u);
+}
+
 TEST(EngineCoreTest, APausedRequestWaitsForANewerVersionWhileOthersRun) {
   World world(Options());
   world.SetVersion(1);

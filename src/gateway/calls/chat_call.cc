@@ -405,7 +405,7 @@ absl::Status ChatCall::Append(const v1::Call& record, const std::vector<SegmentR
   v1::AppendCallRequest request = AppendOf(record, sampled);
   const absl::Status appended = core_.parts.pool->AppendCall(request);
   if (absl::IsAborted(appended)) setup_.episode->MarkTaken();
-  left_.used = absl::IsAlreadyExists(appended) || (!appended.ok() && !slices_.empty());
+  left_.used = absl::IsAlreadyExists(appended) || (!appended.ok() && stored_slices_ > 0);
   if (left_.used) return appended;
   if (!appended.ok() && !absl::IsAborted(appended) && !datapool::IsRejection(appended)) left_.lost = std::move(request);
   return appended;

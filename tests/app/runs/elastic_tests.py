@@ -251,7 +251,7 @@ def case_slices(ingot):
         rows = ingot.metrics("slices")
         check(all(row["mismatch/logprob_abs_diff_max"] == 0 for row in rows), "rollout and trainer differ")
         check(all(row["agent/paused_ratio"] > 0 for row in rows), [row["agent/paused_ratio"] for row in rows])
-        check(sum(row.get("rollout/paused_requests", 0) for row in rows) > 20, "no paused requests")
+        check(sum(row.get("rollout/paused_requests", 0) for row in rows) > 0, "no paused requests")
         launch.send_signal(signal.SIGTERM)
         output, _ = launch.communicate(timeout=120)
         check(launch.returncode in (0, 1, 130), f"exit code {launch.returncode}: {output}")
