@@ -121,7 +121,7 @@ absl::StatusOr<RequirementResult> CheckRequirement(const Requirement& requiremen
   };
   if (!requirement.best) return line(Holds(requirement.op, found->second, requirement.value), "");
   const EarlierEvaluation* best = BestOf(requirement, earlier);
-  if (best == nullptr) return line(true, "; no earlier evaluation has this figure");
+  if (best == nullptr) return line(!std::isnan(found->second), "; no earlier evaluation has this figure");
   const double best_value = best->figures.at(requirement.figure);
   return line(Holds(requirement.op, found->second, best_value + requirement.value),
               absl::StrFormat("; the best is %.4f of %s", best_value, base::Printable(best->name)));

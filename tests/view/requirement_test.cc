@@ -49,6 +49,8 @@ TEST(Requirement, ComparesWithTheBestEarlierEvaluation) {
 TEST(Requirement, IsMetByTheFirstEvaluation) {
   const RequirementResult first = Check("reward_mean > best + 1", {{"eval/reward_mean", 0}});
   EXPECT_TRUE(first.met);
+  EXPECT_FALSE(Check("reward_mean > best", {{"eval/reward_mean", std::numeric_limits<double>::quiet_NaN()}}).met)
+      << "no episode counted";
   EXPECT_THAT(first.text, HasSubstr("no earlier evaluation has this figure"));
 }
 
@@ -66,7 +68,8 @@ TEST(Requirement, RejectsOtherForms) {
 TEST(Requirement, NamesTheFiguresThatExist) {
   const auto result = CheckRequirement(*ParseRequirement("rewardmean > 1"), {{"eval/reward_mean", 1}}, {});
   EXPECT_EQ(result.status().code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(result.status().message()), HasSubstr("no figure eval/rewardmean; available: eval/reward_mean"));
+  EXPECT_THAT(std::string(result.status().message()),
+              HasSubstr("no figure eval/rewardmean; available: eval/reward_mean"));
 }
 
 }  // namespace
