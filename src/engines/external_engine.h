@@ -149,8 +149,11 @@ class ExternalEngine final : public rollout::ServedEngine {
   absl::Status Check(const v1::GenerateRequest& request) const;
   absl::StatusOr<std::shared_ptr<ExternalCall>> Admit(v1::GenerateRequest request,
                                                       std::shared_ptr<rollout::ChunkGate> gate);
-  // Sends the call if the server has weights. Otherwise, queues it until the server has them.
+  // Sends the call if MaySend(). Otherwise, queues it until the server has weights and a request has ended.
   absl::Status Route(const std::shared_ptr<ExternalCall>& call);
+  // Returns whether the server has weights and fewer than rollout.max_running requests. Further requests wait here,
+  // because a request of WeightVerifier would wait behind them in the server's queue.
+  bool MaySend() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status SendCall(const std::shared_ptr<ExternalCall>& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void SendWaiting();
   void OnCallEnd(ExternalCall& call, bool foreign_label);

@@ -55,7 +55,7 @@ void ExternalEngine::ExpireWaiting() {
   for (const std::shared_ptr<ExternalCall>& call : late) {
     call->Reject(absl::DeadlineExceededError(
         absl::StrCat("request ", call->request().request_id(), ": rollout.request_deadline_ms (",
-                     options_.request_deadline_ms, ") passed while the rollout server had no weights")));
+                     options_.request_deadline_ms, ") passed before the request was sent to the rollout server")));
   }
 }
 

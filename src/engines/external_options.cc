@@ -31,7 +31,8 @@ void Bind(base::Schema& schema, ExternalOptions& o) {
   schema.Field("command", &o.command,
                "program and arguments that start the server if `url` is empty, optionally preceded by environment "
                "variables as NAME=VALUE; ${model} is a model folder, ${port} a free port, ${context} the context "
-               "length, ${dtype} the weights' type, ${max_running} rollout.max_running");
+               "length, ${dtype} the weights' type, ${max_running} rollout.max_running + 1, "
+               "because verification needs one");
   schema.Field("exchange", &o.exchange,
                "folder on this machine through which the server receives weights; a folder in memory is fastest");
   schema.Choice("swap", &o.swap, {"keep", "recompute", "drain", "abort"},

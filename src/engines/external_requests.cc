@@ -107,10 +107,12 @@ absl::Status ExternalEngine::Route(const std::shared_ptr<ExternalCall>& call) {
                                                      " requests, the limit of rollout.max_running + max_waiting; "
                                                      "retry later or on another engine"));
   }
-  if (sending_) return SendCall(call);
+  if (waiting_.empty() && MaySend()) return SendCall(call);
   waiting_.push_back(call);
   return absl::OkStatus();
 }
+
+bool ExternalEngine::MaySend() const { return sending_ && running_.size() < static_cast<size_t>(options_.max_running); }
 
 absl::Status ExternalEngine::SendCall(const std::shared_ptr<ExternalCall>& call) {
   const v1::GenerateRequest& request = call->request();
@@ -140,7 +142,7 @@ void ExternalEngine::SendWaiting() {
   std::vector<std::pair<std::shared_ptr<ExternalCall>, absl::Status>> rejected;
   {
     base::MutexLock lock(mu_);
-    while (sending_ && !waiting_.empty()) {
+    while (MaySend() && !waiting_.empty()) {
       const std::shared_ptr<ExternalCall> call = waiting_.front();
       waiting_.pop_front();
       if (const absl::Status sent = SendCall(call); !sent.ok()) rejected.emplace_back(call, sent);
@@ -156,6 +158,7 @@ void ExternalEngine::OnCallEnd(ExternalCall& call, bool foreign_label) {
   server_.set_foreign_labels(server_.foreign_labels() + (foreign_label ? 1 : 0));
   server_.set_corrected_answers(server_.corrected_answers() + (call.answer().corrected() ? 1 : 0));
   server_.set_cut_tokens(server_.cut_tokens() + call.answer().dropped());
+  if (MaySend() && !waiting_.empty()) streams_->Post([this] { SendWaiting(); });
   changed_.SignalAll();
 }
 

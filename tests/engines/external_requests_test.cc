@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <deque>
+
 #include "engines/external_rig.h"
 #include "weights/delta.h"
 
@@ -44,6 +46,27 @@ TEST(ExternalEngine, KeepsRequestsUntilTheFirstWeights) {
   ASSERT_EQ(answer.Wait(), absl::OkStatus());
   CheckAnswer(answer, 3, SeedOf);
   EXPECT_EQ(answer.last.answer_versions(0).version(), 3);
+}
+
+// Otherwise, the requests of a verification would wait behind them in the server's queue.
+TEST(ExternalEngine, SendsTheServerNoMoreThanMaxRunning) {
+  rollout::EngineOptions options = Options();
+  options.max_running = 2;
+  Served served({}, options);
+  served.server.Fault("slow_ms", 5);
+  std::deque<Collect> answers(6);
+  std::vector<std::unique_ptr<rollout::Client::Request>> requests;
+  for (Collect& answer : answers) requests.push_back(served.rig.engine->Generate(Ask(60), answer.OnChunk()));
+  EXPECT_TRUE(Await([&] { return served.server.State("running") == 2; }));
+  EXPECT_EQ(served.rig.engine->Status()->running(), 2);
+  EXPECT_EQ(served.rig.engine->Status()->waiting(), 4);
+  requests[5].reset();
+  EXPECT_EQ(served.rig.Share(2, 102).status(), absl::OkStatus());
+  EXPECT_LE(served.server.State("running"), 2);
+  for (size_t i = 0; i < 5; ++i) {
+    ASSERT_EQ(answers[i].Wait(), absl::OkStatus());
+    CheckAnswer(answers[i], 3, SeedOf);
+  }
 }
 
 struct BadAnswer {

@@ -64,7 +64,7 @@ absl::StatusOr<std::unique_ptr<rollout::ServedEngine>> MakeExternalEngine(const 
   parts.max_weight_bytes = rollout::MaxWeightBytes(model.shape);
   parts.command_words = {{"context", absl::StrCat(parts.model.context_length)},
                          {"dtype", model.shape.torch_dtype},
-                         {"max_running", absl::StrCat(config.rollout.max_running)}};
+                         {"max_running", absl::StrCat(config.rollout.max_running + 1)}};  // one verifies
   parts.tokenizer = model.text.tokenizer;
   parts.log_path = log_path;
   if (!config.external.api_key_file.empty()) {
