@@ -53,6 +53,7 @@ absl::StatusOr<base::Fd> ClaimServer(const std::string& root, const std::string&
   fs::create_directories(root, error);
   if (error) return FolderError(root, error);
   std::string name = url;
+  while (name.ends_with('/')) name.pop_back();
   std::replace_if(name.begin(), name.end(), [](unsigned char c) { return !std::isalnum(c) && c != '.'; }, '_');
   const std::string path = absl::StrCat(root, "/", name.substr(0, 200), ".lock");
   base::Fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));

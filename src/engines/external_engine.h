@@ -253,6 +253,7 @@ class ExternalEngine final : public rollout::ServedEngine {
 
   // Used by the keeper's thread.
   std::optional<ServerProcess> process_;
+  base::Fd process_claim_;  // of its server
   int missed_checks_ = 0;
   int failed_starts_ = 0;  // in a row
   int64_t starts_ = 0;

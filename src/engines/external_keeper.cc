@@ -76,6 +76,10 @@ void ExternalEngine::StartServer() {
   words["model"] = *dir;
   process_.emplace(external_.command, std::move(words), log_path_);
   if (const absl::Status started = process_->Start(); !started.ok()) return SetFault(started);
+  process_claim_.Reset();
+  absl::StatusOr<base::Fd> claim = ClaimServer(external_.exchange, process_->url());
+  if (!claim.ok()) return SetFault(claim.status());
+  process_claim_ = *std::move(claim);
   control_.set_url(process_->url());
   server_pid_ = process_->pid();
   {

@@ -54,6 +54,7 @@ TEST(ExternalEngine, TwoEnginesNeverShareAServer) {
   Rig rig({}, Options(), server.url());
   EXPECT_FALSE(ClaimServer(ExchangeRoot(), server.url()).ok());
   EXPECT_TRUE(ClaimServer(ExchangeRoot(), "http://127.0.0.1:1").ok());
+  EXPECT_FALSE(ClaimServer(ExchangeRoot(), server.url() + "/").ok());
 }
 
 TEST(ExternalEngine, ReportsAServerThatReportsLogits) {
@@ -88,6 +89,7 @@ ExternalOptions Started() {
 TEST(ExternalEngine, StartsAServerAndRestoresItsWeightsAfterItDies) {
   Rig rig(Started());
   ASSERT_EQ(rig.Share(1, 101).status(), absl::OkStatus());
+  EXPECT_TRUE(absl::IsFailedPrecondition(ClaimServer(ExchangeRoot(), rig.engine->server_url()).status()));
   for (int kills = 0; kills < 3; ++kills) {
     FakeServer::PostTo(rig.engine->server_url(), "/fake/faults", object{{"slow_ms", 3}});
     Collect answer;

@@ -3,6 +3,7 @@
 
 Its policy is random and its log-probs are made up, so these runs show that the roles work together, not that they learn.
 """
+import fcntl
 import json
 import os
 import pathlib
@@ -44,7 +45,7 @@ def check_end(ingot, name):
     check([row["step"] for row in rows] == list(range(STEPS)), f"steps in metrics.jsonl: {[row['step'] for row in rows]}")
     check(all(row["mismatch/logprob_abs_diff_mean"] > 0.1 for row in rows), "the log-probs of a fake pass for the policy's")
     wait_until(lambda: not servers(ingot), "end of the servers", seconds=30)
-    left = list(pathlib.Path(f"{ingot.folder}/exchange").iterdir())
+    left = [path for path in pathlib.Path(f"{ingot.folder}/exchange").iterdir() if path.is_dir()]
     check(not left, f"folders with weights are left: {left}")
 
 
@@ -97,11 +98,16 @@ def case_mismatch(ingot):
 
 
 def case_check(ingot):
-    """`ingot engine check` names bad input."""
+    """`ingot engine check` names bad input, and leaves a run's server alone."""
+    exchange = pathlib.Path(ingot.folder, "exchange")
+    exchange.mkdir(exist_ok=True)
+    claim = open(exchange / "http___127.0.0.1_2.lock", "w")
+    fcntl.flock(claim, fcntl.LOCK_EX)
     for words, reason in ((["nowhere", "--model", ingot.folder], "is not a server URL"),
                           (["http://127.0.0.1:1", "--model", ingot.folder], "vllm at http://127.0.0.1:1"),
+                          (["http://127.0.0.1:2/", "--model", ingot.folder], "another engine on this machine"),
                           (["http://127.0.0.1:1", "--model", ingot.folder, "--write", "here"], "an absolute path")):
-        done = subprocess.run([ingot.binary, "engine", "check", *words], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([ingot.binary, "engine", "check", "--exchange", str(exchange), *words], capture_output=True, text=True, timeout=60)
         check(done.returncode != 0 and reason in done.stderr, f"{words}: exit code {done.returncode}: {done.stderr}")
 
 

@@ -165,6 +165,11 @@ Command::Run DeclareEngineCheck(CLI::App& parser) {
   parser.add_option(
       "--write", args->write_dir,
       "folder that the server can open, to also check loads; the server has its weights again afterwards");
+  parser
+      .add_option(
+          "--exchange", args->exchange,
+          "rollout.external.exchange of the runs on this machine; a server that one of them uses is not checked")
+      ->capture_default_str();
   parser.add_option("--api-key-file", args->api_key_file, "file with the server's key");
   parser.add_option("--context-length", args->context_length, "tokens of prompt and answer; 0: the model's")
       ->check(CLI::Range(0, 1 << 30));

@@ -9,6 +9,7 @@
 #include "app/models/snapshots.h"
 #include "app/models/weight_reference.h"
 #include "app/roles/assembly.h"
+#include "base/fd.h"
 #include "base/json.h"
 #include "base/secret.h"
 #include "engines/engine_check.h"
@@ -44,6 +45,7 @@ absl::Status CheckArgs(const EngineCheckArgs& args) {
 
 // The server, and what it is compared with.
 struct Checked {
+  base::Fd claim;
   std::unique_ptr<engines::EngineApi> api = engines::NewVllmApi();
   std::unique_ptr<engines::ServerControl> control;
   std::unique_ptr<engines::WeightReference> reference;
@@ -61,6 +63,8 @@ absl::StatusOr<Checked> Prepare(const EngineCheckArgs& args) {
   }
   checked.control = std::make_unique<engines::ServerControl>(*checked.api, key);
   checked.control->set_url(args.url);
+  // The check resumes the server, which a run may have paused to load weights.
+  INGOT_ASSIGN_OR_RETURN(checked.claim, engines::ClaimServer(args.exchange, args.url));
   INGOT_RETURN_IF_ERROR(checked.control->Health());
   INGOT_ASSIGN_OR_RETURN(const model::ModelConfig shape, model::ModelConfig::FromFile(args.model_dir + "/config.json"));
   INGOT_ASSIGN_OR_RETURN(checked.snapshot, LoadSnapshot(args.model_dir, 1));
