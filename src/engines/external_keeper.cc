@@ -199,7 +199,7 @@ void ExternalEngine::SetFault(const absl::Status& why) {
   INGOT_LOG(error, "rollout: {}", std::string(why.message()));
   {
     base::MutexLock lock(mu_);
-    fault_ = why;
+    fault_ = absl::FailedPreconditionError(why.message());  // final, so nobody retries
     sending_ = false;
     changed_.SignalAll();
   }

@@ -80,6 +80,16 @@ TEST(ExternalEngine, ReportsAServerThatCannotBeUsed) {
   EXPECT_TRUE(absl::IsFailedPrecondition(answer.Wait()));
 }
 
+// A publisher retries UNAVAILABLE forever.
+TEST(ExternalEngine, AFaultIsFinal) {
+  FakeServer server;
+  server.Fault("resume", 1000000);
+  Rig rig({.start_s = 1}, Options(), server.url());
+  ASSERT_TRUE(Await([&] { return !rig.engine->fault().ok(); }));
+  EXPECT_TRUE(absl::IsFailedPrecondition(rig.engine->fault())) << rig.engine->fault();
+  EXPECT_TRUE(absl::IsFailedPrecondition(rig.Share(1, 101).status()));
+}
+
 ExternalOptions Started() {
   ExternalOptions external;
   external.command = {"python3", FakeProgram(), "--port", "${port}", "--model", "${model}"};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -31,7 +32,8 @@ namespace ingot::app {
 // each client may call the ones declared before it.
 struct RoleClients {
   std::shared_ptr<datapool::Client> pool;
-  std::shared_ptr<rollout::Client> engine;  // one client for all of the run's engines
+  std::shared_ptr<rollout::Client> engine;     // one client for all of the run's engines
+  std::function<absl::Status()> engine_fault;  // ServedEngine::fault of this process's engine
   // each engine by name, for the run page, and for the trainer's probe if other projects' servers sample
   std::vector<std::pair<std::string, std::shared_ptr<rollout::Client>>> engines;
   std::map<std::string, std::shared_ptr<rollout::Client>> external;  // external models by name (gateway.models)

@@ -70,6 +70,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
   INGOT_ASSIGN_OR_RETURN(parts->engine, MakeServedEngine(config, model, absl::StrCat(config.name, "-train"),
                                                          absl::StrCat(dir.logs(), "/engine-server.log")));
   clients.engine = parts->engine;
+  clients.engine_fault = [engine = parts->engine] { return engine->fault(); };
   clients.engines = {{"engine", parts->engine}};
   INGOT_ASSIGN_OR_RETURN(clients.external, ConnectExternalModels(config.gateway, config.cluster.allow_plaintext));
 

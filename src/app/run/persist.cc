@@ -39,7 +39,7 @@ absl::Status Persist(const RetryPolicy& retry, std::string_view what, const std:
 }
 
 absl::StatusOr<v1::NextBatchResponse> WaitForBatch(scheduler::Client& scheduler, int64_t step, const RetryPolicy& retry,
-                                                   const std::function<void()>& waiting) {
+                                                   const std::function<absl::Status()>& waiting) {
   v1::NextBatchRequest request;
   request.set_step(step);
   request.set_wait_ms(200);
@@ -49,7 +49,7 @@ absl::StatusOr<v1::NextBatchResponse> WaitForBatch(scheduler::Client& scheduler,
     while (!retry.stopped()) {
       absl::StatusOr<v1::NextBatchResponse> response = scheduler.NextBatch(request);
       if (absl::IsDeadlineExceeded(response.status())) {  // the batch's groups are not finished yet
-        if (waiting) waiting();
+        if (waiting) INGOT_RETURN_IF_ERROR(waiting());
         continue;
       }
       INGOT_ASSIGN_OR_RETURN(batch, std::move(response));

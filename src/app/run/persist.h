@@ -35,9 +35,9 @@ struct RetryPolicy {
 // its data. `what` names the attempt in logs and errors and, after the first failure, in a `Wait` (base/waits.h).
 absl::Status Persist(const RetryPolicy& retry, std::string_view what, const std::function<absl::Status()>& attempt);
 
-// Waits for batch `step`. Calls `waiting` several times a second until it is available.
+// Waits for batch `step`. Calls `waiting` several times a second until it is available, and returns its error.
 absl::StatusOr<v1::NextBatchResponse> WaitForBatch(scheduler::Client& scheduler, int64_t step, const RetryPolicy& retry,
-                                                   const std::function<void()>& waiting = {});
+                                                   const std::function<absl::Status()>& waiting = {});
 
 // Returns "prefill 34816 of 401200 tokens of 2 requests, the oldest for 150 s", or empty if no request is in prefill.
 std::string DescribePrefill(const v1::EngineStatusResponse& engines);

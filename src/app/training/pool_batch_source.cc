@@ -26,14 +26,16 @@ absl::StatusOr<trainer::TrainBatch> PoolBatchSource::Next(int64_t step) {
   const base::Clock& clock = *retry_.clock;
   const auto start = clock.Now();
   auto reported = start;
-  const auto waiting = [&] {
-    if (clock.Now() - reported < kReportWaitAfter) return;
+  const auto waiting = [&]() -> absl::Status {
+    if (clients_.engine_fault) INGOT_RETURN_IF_ERROR(clients_.engine_fault());
+    if (clock.Now() - reported < kReportWaitAfter) return absl::OkStatus();
     reported = clock.Now();
     const absl::StatusOr<v1::SchedulerStatusResponse> status = clients_.scheduler->Status();
-    if (!status.ok()) return;
+    if (!status.ok()) return absl::OkStatus();
     const UncalledEpisodes uncalled = AskUncalled(clients_.gateways);
     line_.Note(DescribeWait(step, SecondsSince(clock, start), feed_, status->stats(), uncalled.all,
                             clients_.engine->Status()));
+    return absl::OkStatus();
   };
   INGOT_ASSIGN_OR_RETURN(const v1::NextBatchResponse response,
                          WaitForBatch(*clients_.scheduler, step, retry_, waiting));

@@ -216,12 +216,23 @@ TEST_F(PersistTest, ABatchIsWaitedForWhileThePoolsDiskIsFullOrThePoolIsAway) {
   scheduler.answers.resize(105, absl::UnavailableError("the pool cannot be reached"));
   scheduler.answers.resize(106, absl::DeadlineExceededError("batch 7 has 1 of 2 groups"));
   int waited = 0;
-  const auto batch = WaitForBatch(scheduler, 7, retry, [&waited] { ++waited; });
+  const auto batch = WaitForBatch(scheduler, 7, retry, [&waited] {
+    ++waited;
+    return absl::OkStatus();
+  });
   ASSERT_TRUE(batch.ok()) << batch.status();
   EXPECT_EQ(batch->batch().step(), 7);
   EXPECT_EQ(scheduler.asked, 107u);
   EXPECT_EQ(waited, 4);    // once per part of the wait without a batch
   EXPECT_EQ(sleeps, 102);  // none while the scheduler itself waits for the batch
+}
+
+TEST_F(PersistTest, AWaitForABatchEndsWithAFaultOfTheEngine) {
+  FakeScheduler scheduler;
+  scheduler.answers.assign(3, absl::DeadlineExceededError("batch 7 has 1 of 2 groups"));
+  const auto batch = WaitForBatch(scheduler, 7, retry, [] { return absl::FailedPreconditionError("no server"); });
+  EXPECT_EQ(batch.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(scheduler.asked, 1u);
 }
 
 TEST_F(PersistTest, ALongWaitIsExplained) {
