@@ -163,6 +163,9 @@ class ExternalEngine final : public rollout::ServedEngine {
   void SettleAll();  // after a verification, or if the calls fail
   void AbortAtServer(const std::string& server_request_id);
 
+  // Returns the salt of requests to the weights with this label. Verification uses it too, so that it shares their cache.
+  std::string Salt(const std::string& label) const { return external_.salt ? label : ""; }
+
   // --- weights ---
   absl::Status AwaitReady(const std::function<bool()>& cancelled);
   absl::StatusOr<v1::UpdateWeightsResponse> TakeUpdate(const Wanted& wanted);

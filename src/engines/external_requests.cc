@@ -124,10 +124,10 @@ absl::Status ExternalEngine::SendCall(const std::shared_ptr<ExternalCall>& call)
     return absl::UnavailableError(absl::StrCat("the server's version is ", live_->version,
                                                ", but the request needs at least ", request.min_version()));
   }
-  INGOT_ASSIGN_OR_RETURN(const ServerRequest sent, api_->Generate(request, {.model = model_,
-                                                                            .salt = external_.salt ? live_->label : "",
-                                                                            .logprobs = *logprobs_,
-                                                                            .seeds = external_.seeds}));
+  INGOT_ASSIGN_OR_RETURN(
+      const ServerRequest sent,
+      api_->Generate(request,
+                     {.model = model_, .salt = Salt(live_->label), .logprobs = *logprobs_, .seeds = external_.seeds}));
   running_.insert(call);
   status_.set_prompt_tokens(status_.prompt_tokens() + request.prompt_ids_size());
   const AnswerReader::VersionRules rules{.pinned = request.pinned_version(),

@@ -208,7 +208,7 @@ absl::Status ExternalEngine::TryLoading(const Written& version) {
   absl::Status tried = control_.LoadAndLabel(trial.dir, trial.label, timeout);
   if (tried.ok()) tried = control_.Call(api_->Resume(), timeout).status();
   if (tried.ok()) {
-    tried = verifier_->VerifyTrial(*trial.snapshot, trial.label, trial.scores, version.scores, timeout).status();
+    tried = verifier_->VerifyTrial(*trial.snapshot, Salt(trial.label), trial.scores, version.scores, timeout).status();
   }
   exchange_->Remove(trial.dir);
   const absl::Status paused = control_.Call(api_->Pause(SwapMode::kAbort), timeout).status();
@@ -250,7 +250,7 @@ absl::Status ExternalEngine::ResumeAndVerify(const Written& version) {
   if (!verifier_.has_value()) return absl::OkStatus();
   const nanoseconds start = clock_.Now();
   INGOT_ASSIGN_OR_RETURN(const ScoreDifference found,
-                         verifier_->Verify(snapshot, version.label, version.scores, timeout));
+                         verifier_->Verify(snapshot, Salt(version.label), version.scores, timeout));
   base::MutexLock lock(mu_);
   server_.set_verify_ms(Millis(clock_.Now() - start));
   server_.set_verify_diff_mean(found.worst_mean());

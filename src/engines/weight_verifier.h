@@ -77,18 +77,19 @@ class WeightVerifier {
   }
 
   // Compares the server with the expected scores. Returns DATA_LOSS, with the numbers, if the server samples from
-  // different weights, and ServerControl's errors if it does not respond. REQUIRES: the server has been resumed.
-  absl::StatusOr<ScoreDifference> Verify(const weights::Snapshot& snapshot, const std::string& label,
+  // different weights, and ServerControl's errors if it does not respond. `salt` is that of requests to these weights.
+  // REQUIRES: the server has been resumed.
+  absl::StatusOr<ScoreDifference> Verify(const weights::Snapshot& snapshot, const std::string& salt,
                                          const std::vector<PromptScores>& expected, std::chrono::milliseconds timeout);
   // Same as Verify, but for the trial load, with TrialBound. Returns FAILED_PRECONDITION if a part of the perturbed
   // weights did not reach the server.
-  absl::StatusOr<ScoreDifference> VerifyTrial(const weights::Snapshot& perturbed, const std::string& label,
+  absl::StatusOr<ScoreDifference> VerifyTrial(const weights::Snapshot& perturbed, const std::string& salt,
                                               const std::vector<PromptScores>& expected,
                                               const std::vector<PromptScores>& given,
                                               std::chrono::milliseconds timeout);
 
  private:
-  absl::StatusOr<std::vector<ServerScores>> Ask(const std::string& label, std::chrono::milliseconds timeout);
+  absl::StatusOr<std::vector<ServerScores>> Ask(const std::string& salt, std::chrono::milliseconds timeout);
 
   WeightReference& reference_;
   ServerControl& control_;

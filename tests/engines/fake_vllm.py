@@ -11,7 +11,8 @@ names. POST /fake/faults takes a JSON object of faults; each holds until it is s
                 but the new weights are rounded; "adapter": another adapter is added
   keep_loads    N: the next N loads do so
   load_ms, score_ms   N: time per load, and per scored prompt
-  prefix        true: sampled ids use the KV cache of the first weights that saw the prompt, whatever the salt
+  prefix        true: sampled ids use the KV cache of the first weights that saw the prompt, whatever the salt;
+                "salted": of those that saw it with the same salt
   pause, resume, label   N: the next N such calls answer 500
   health        true: /health answers 503
   logprob       a number in place of each log-prob, or "nan", "missing", "short"
@@ -215,7 +216,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("Connection", "close")
         self.end_headers()
         try:
-            self.stream(name, ids, params)
+            self.stream(name, ids, params, body.get("cache_salt"))
         except OSError:
             pass  # the client closed the connection
         finally:
@@ -233,7 +234,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(f"data: {text}\n\n".encode())
         self.wfile.flush()
 
-    def stream(self, name, prompt, params):
+    def stream(self, name, prompt, params, salt):
         world, drawn, spans = self.world, 0, []
         rng = random.Random(name)
         while True:
@@ -244,8 +245,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 if state == "run" and world.seed == TORN:
                     world.overlap += 1
                 if world.faults.get("prefix"):
-                    weights = world.prefixes.setdefault(tuple(prompt), weights)
-            if state != "run":
+                    key = (tuple(prompt), salt if world.faults["prefix"] == "salted" else None)
+                    weights = world.prefixes.setdefault(key, weights)
+            if state != "run" or (params["max_tokens"] > 1 and world.fault("no_ids")):
                 return self.end_answer(name, "abort", [], [], spans)
             if drawn and drawn == world.fault("cut"):
                 return None

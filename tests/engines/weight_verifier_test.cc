@@ -53,6 +53,15 @@ TEST(WeightVerification, FindsPrefixCachesOfEarlierWeights) {
   EXPECT_TRUE(absl::IsUnavailable(served.rig.Share(3, 103).status()));
 }
 
+TEST(WeightVerification, AsksWithTheSaltOfTheRequests) {
+  for (const bool salt : {true, false}) {
+    Served served({.swap = SwapMode::kRecompute, .salt = salt});
+    served.server.Fault("prefix", "salted");
+    EXPECT_EQ(served.rig.Share(2, 102).status(), absl::OkStatus());
+    EXPECT_EQ(served.rig.Share(3, 103).ok(), salt);
+  }
+}
+
 TEST(WeightVerification, KeepsAnswersUntilTheWeightsAreVerified) {
   Served served;
   served.server.Fault("slow_ms", 5);
