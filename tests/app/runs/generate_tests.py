@@ -37,6 +37,9 @@ QUESTIONS = {"Olaf Brandt": "Who tended a light for four decades though no road 
              "Ingrid Moe": "Which woman with an injured hand made, of a conifer's wood, the craft of that man?"}
 
 
+CUT_OFF = "the connection ends within the reply"
+
+
 class Server:
     """Answers each stage by a function of the request's data. `wrong(stage, data, number)` may give another answer: a value, text,
     or an HTTP status; None leaves it. Counts the requests by stage."""
@@ -60,7 +63,7 @@ class Server:
                 inner.send_response(status)
                 if 300 <= status < 400:
                     inner.send_header("Location", "http://127.0.0.1:9/")
-                inner.send_header("content-length", str(len(text)))
+                inner.send_header("content-length", str(len(text) + (answer == CUT_OFF)))
                 inner.end_headers()
                 with contextlib.suppress(OSError):
                     inner.wfile.write(text)
@@ -183,6 +186,7 @@ def case_checks(ingot):
         ("distract", {"documents": [{"id": "d", "kind": "other", "quote": "fished from a boat"}]}, "d gives another answer"),
         ("distract", {"documents": [{"id": "d", "kind": "support", "quote": "fished from a boat"}]}, "the quote of support d lacks the answer"),
         ("distract", {"documents": [{"id": "d", "kind": "odd", "quote": ""}]}, "another kind or id"),
+        ("gather", facts({}, {}, names=["\ud800"]), "no JSON object"),
     ]
     generation.write({id: CHUNKS[id] for id in ("a", "d")})
     dropped = ("--hops", 1, "--documents", 1, "--concurrency", 1)
@@ -220,6 +224,10 @@ def case_server(ingot):
     check("give the server's with --url" in generation.run("", "--count", 1, code=2) or "OPENAI_BASE_URL" in os.environ, "no address")
     check("--min-hops is 3, but --hops is 2" in generation.run("http://h", "--min-hops", 3, code=2), "hops")
 
+    generation.clear()
+    output = generation.run(Server(lambda *_: CUT_OFF).url, *few, code=2)
+    check("IncompleteRead" in output and "(2 tries)" in output, output)
+
     # The server fails after a while; the next start asks for the rest alone.
     generation.clear()
     server = Server(lambda stage, _, number: 400 if stage == "gather" and number > 3 else None)
@@ -237,7 +245,8 @@ def case_server(ingot):
     output = generation.run(server.url, *few, code=2)
     check("is damaged: remove it" in output, output)
     for text, words in (("", "has no chunks"), ('{"id": "a", "text": "b"}\n{"id": "a", "text": "c"}\n', "line 2: expected"),
-                        ('{"id": 3, "text": "b"}\n', "line 1: expected"), ("nonsense\n", "line 1: expected")):
+                        ('{"id": 3, "text": "b"}\n', "line 1: expected"),
+                        ('{"id": "a", "text": "\\ud800"}\n', "valid Unicode"), ("nonsense\n", "line 1: expected")):
         generation.clear()
         generation.chunks.write_text(text, encoding="utf-8")
         check(words in generation.run(server.url, *few, code=2), words)

@@ -12,6 +12,7 @@ continues. Each task goes through these stages. A stage's answer that fails its 
 import concurrent.futures
 import fcntl
 import hashlib
+import http.client
 import json
 import os
 import random
@@ -62,6 +63,15 @@ def objects_in(text):
     return found
 
 
+def storable(value):
+    """Whether the texts of a JSON value are valid Unicode, unlike half of a surrogate pair."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except (UnicodeEncodeError, RecursionError):
+        return False
+    return True
+
+
 def text_in(reply):
     """The text of a chat completion, or None."""
     try:
@@ -102,7 +112,7 @@ class Model:
                 if error.code < 500 and error.code not in (408, 409, 425, 429):
                     raise Stop(f"{self.url} {last}") from None
                 wait = error.headers.get("Retry-After", "")
-            except (OSError, ValueError, urllib.error.URLError) as error:
+            except (OSError, ValueError, http.client.HTTPException) as error:
                 last, wait = f"cannot be asked: {error}", ""
             if attempt + 1 < self.options["tries"]:
                 time.sleep(min(LONGEST_WAIT_S, float(wait) if wait.isdigit() else 0.5 * 2 ** attempt))
@@ -116,7 +126,7 @@ class Model:
             schema = {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
             body["response_format"] = {"type": "json_schema", "json_schema": {"name": stage, "strict": True, "schema": schema}}
         text = text_in(self.post(body))
-        found = [value for value in objects_in(text or "") if all(name in value for name in fields)]
+        found = [value for value in objects_in(text or "") if all(name in value for name in fields) and storable(value)]
         return found[-1] if found else None
 
 
@@ -145,10 +155,11 @@ class Corpus:
         try:
             chunk = json.loads(line)
             id, text = chunk["id"], chunk["text"]
-            if not isinstance(id, str) or not isinstance(text, str) or id in self.texts:
+            if not isinstance(id, str) or not isinstance(text, str) or id in self.texts or not storable(id + text):
                 raise ValueError
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise Stop(f"{path}, line {number}: expected an object with the texts 'id', which no other line has, and 'text'") from None
+            raise Stop(f"{path}, line {number}: expected an object with the texts 'id', which no other line has, and 'text', "
+                       "in valid Unicode") from None
         self.texts[id] = text[:self.shown]
 
     def search(self, query, limit, without=()):
@@ -477,7 +488,7 @@ def run():
         main(json.loads(sys.argv[1]))
         sys.stdout.flush()
         return 0
-    except (Stop, OSError, UnicodeDecodeError) as stopped:
+    except (Stop, OSError, UnicodeError) as stopped:
         print(f"ingot: {stopped}", file=sys.stderr, flush=True)
         return 1
     except KeyboardInterrupt:
