@@ -116,7 +116,7 @@ class EngineCheck {
       }
     }
     const double mean = sum / static_cast<double>(std::max<int64_t>(count, 1));
-    const bool right = mean <= bound_;
+    const bool right = count > 0 && mean <= bound_;
     Add(kQuestion, right ? Verdict::kRight : Verdict::kWrong,
         absl::StrFormat("%d ids differ from Ingot's by %.2g on average, at most %.2g (rounding: %.2g)%s", count, mean,
                         greatest, bound_, right ? "" : "; does the server run this folder, in its type?"),
@@ -159,6 +159,7 @@ class EngineCheck {
     if (*kind_ == LogprobKind::kProcessed) return Add("stop ids", Verdict::kNotOffered, "not checked: needs top_k");
     const absl::StatusOr<AnswerEvent> all = Answer(greedy);
     if (!all.ok()) return AddError("stop ids", all.status());
+    if (all->ids.empty()) return Add("stop ids", Verdict::kWrong, "an answer has no ids");
     const size_t at = all->ids.size() / 2;
     greedy.mutable_sampling()->add_stop_token_ids(all->ids[at]);
     const absl::StatusOr<AnswerEvent> cut = Answer(greedy);
@@ -177,6 +178,7 @@ class EngineCheck {
     const auto first = parts_.control.Answer(asked, context, parts_.timeout);
     const auto second = parts_.control.Answer(asked, context, parts_.timeout);
     if (!first.ok() || !second.ok()) return AddError("seeds", first.ok() ? second.status() : first.status());
+    if (first->ids.empty()) return Add("seeds", Verdict::kWrong, "an answer has no ids");
     const bool same = first->ids == second->ids;
     Add("seeds", same ? Verdict::kRight : Verdict::kWrong,
         same ? "equal seeds give equal ids" : "equal seeds give different ids");
@@ -257,6 +259,9 @@ class EngineCheck {
     const auto before = Own(parts_.snapshot, asked, *answer), after = Own(other, asked, *answer);
     if (!before.ok() || !after.ok()) return AddError(question, before.ok() ? after.status() : before.status());
     const int64_t border = answer->spans[1].begin, end = std::ssize(answer->ids);
+    if (border < 0 || border > end) {
+      return Add(question, Verdict::kWrong, "the spans of its weight versions do not fit its ids");
+    }
     const double old_mean = Mean(*before, answer->logprobs, 0, border);
     const double new_mean = Mean(*after, answer->logprobs, border, end);
     const bool right = old_mean <= bound_ && (mode == SwapMode::kKeep || new_mean <= bound_);

@@ -72,6 +72,14 @@ TEST(EngineCheck, FindsOtherLogprobs) {
   EXPECT_THAT(finding.text, HasSubstr("does the server run this folder"));
 }
 
+TEST(EngineCheck, FindsAnswersWithoutIds) {
+  Checked checked;
+  checked.server.Fault("no_ids", true);
+  EXPECT_EQ(checked.Of("log-probs of sampled ids").verdict, Verdict::kWrong);
+  EXPECT_EQ(checked.Of("stop ids").verdict, Verdict::kWrong);
+  EXPECT_EQ(checked.Of("seeds").verdict, Verdict::kWrong);
+}
+
 TEST(EngineCheck, FindsTensorsThatALoadLeavesBehind) {
   Checked checked;
   checked.server.Fault("keep", "tensor");

@@ -19,6 +19,7 @@ names. POST /fake/faults takes a JSON object of faults; each holds until it is s
   foreign       a label in place of the server's own in weight_versions
   no_spans      true: answers have no weight_versions
   bad_spans     true: they do not cover the answer
+  no_ids        true: answers of more than one id are aborted before the first
   cut           N: streams break off after N tokens
   broken        true: events are not JSON
   big           N: an event has N bytes
