@@ -27,8 +27,7 @@ bool IsNarrow(const weights::Snapshot& snapshot) {
 // Adds up the differences of one kind.
 class Differences {
  public:
-  Differences(ScoreDifference& all, double& mean) : all_(all), mean_(mean) {}
-  ~Differences() { mean_ = count_ == 0 ? std::numeric_limits<double>::infinity() : sum_ / static_cast<double>(count_); }
+  explicit Differences(ScoreDifference& all) : all_(all) {}
 
   void Add(float server, float reference) {
     const double found = std::abs(static_cast<double>(server) - static_cast<double>(reference));
@@ -41,10 +40,13 @@ class Differences {
     all_.server = server;
     all_.reference = reference;
   }
+  // Infinite if nothing was added.
+  double Mean() const {
+    return count_ == 0 ? std::numeric_limits<double>::infinity() : sum_ / static_cast<double>(count_);
+  }
 
  private:
   ScoreDifference& all_;
-  double& mean_;
   double sum_ = 0;
   int64_t count_ = 0;
 };
@@ -80,7 +82,7 @@ std::vector<std::vector<int32_t>> VerificationPrompts(const ServedModel& model) 
 
 ScoreDifference DifferenceOf(const std::vector<PromptScores>& reference, const std::vector<ServerScores>& server) {
   ScoreDifference found;
-  Differences scored(found, found.scored_mean), sampled(found, found.sampled_mean);
+  Differences scored(found), sampled(found);
   for (size_t p = 0; p < reference.size(); ++p) {
     for (size_t i = 0; i < reference[p].logprobs.size(); ++i) {
       const bool has = p < server.size() && i < server[p].logprobs.size();
@@ -88,6 +90,8 @@ ScoreDifference DifferenceOf(const std::vector<PromptScores>& reference, const s
     }
     if (p < server.size()) sampled.Add(server[p].sampled_logprob, NextOf(reference[p], server[p].sampled));
   }
+  found.scored_mean = scored.Mean();
+  found.sampled_mean = sampled.Mean();
   return found;
 }
 
