@@ -54,7 +54,7 @@ ScoreDifference DifferenceOf(const std::vector<PromptScores>& reference, const s
 // Returns the mean absolute difference between two versions' log-probs of the prompts.
 double DistanceOf(const std::vector<PromptScores>& a, const std::vector<PromptScores>& b);
 
-// Returns the largest mean difference that the rounding of these weights' type explains: 1e-4 for fp32, 0.05 for others.
+// Returns the largest mean difference that the rounding of these weights' type explains: 1e-4 for fp32, 0.15 for others.
 double RoundingBound(const weights::Snapshot& snapshot);
 
 // Returns the largest mean difference that rounding explains after a trial load: a share of the distance between the
