@@ -22,7 +22,7 @@ struct EngineOptions {
   // Chunked prefill (Sarathi-Serve, arXiv 2403.02310): prompt tokens per forward pass in which requests also sample, so
   // that a long prompt does not delay their next tokens. 0 = up to max_batch_tokens.
   int32_t prefill_piece_tokens = 0;
-  int32_t threads = 1;              // compute threads for a forward pass; > 0
+  int32_t threads = 1;  // compute threads for a forward pass; > 0
   int32_t context_length = 0;
   // true = each response lists the experts used for its ids (v1::Segment::routes)
   bool record_routes = false;

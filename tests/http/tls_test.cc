@@ -133,7 +133,7 @@ TEST(Tls, FilesThatDoNotServeAreNamed) {
   const struct {
     const char *certificate, *key, *named;
   } cases[] = {{"a.pem", "none", "none': No such file"},     {"none", "a.key", "none': No such file"},
-               {"text", "a.key", "text' is not a PEM cer"},   {"a.pem", "text", "text' is not a PEM private key"},
+               {"text", "a.key", "text' is not a PEM cer"},  {"a.pem", "text", "text' is not a PEM private key"},
                {"a.pem", "b.key", "b.key' does not match"},  {"a.pem", "a.pem", "a.pem' is not a PEM private key"},
                {"a.pem", "a.locked", "without a passphrase"}};
   for (const auto& test : cases) {

@@ -218,8 +218,8 @@ TEST(RankStages, NonFiniteStepsAreSkippedNamedOnceAndEndTheStage) {
     ASSERT_EQ(run.reports.size(), 3u);
     for (size_t i = 0; i < 3; ++i) EXPECT_EQ(run.reports[i].metrics.at("sft/skipped"), i == 0 ? 0 : 1);
     const std::string text(run.status.message());
-    EXPECT_THAT(text, AllOf(HasSubstr("sft step 3 failed after 2 consecutive skipped"), HasSubstr("for calls conversation"),
-                            HasSubstr("lower sft.learning_rate")));
+    EXPECT_THAT(text, AllOf(HasSubstr("sft step 3 failed after 2 consecutive skipped"),
+                            HasSubstr("for calls conversation"), HasSubstr("lower sft.learning_rate")));
     EXPECT_EQ(Occurrences(text, "not finite for"), 1u) << text;
     EXPECT_THAT(text, ::testing::Not(HasSubstr("rank ")));  // it is an error of every rank
   }
