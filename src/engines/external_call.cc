@@ -132,7 +132,7 @@ absl::Status ExternalCall::EndOf(const absl::StatusOr<http::Answer>& answer) {
   }
   INGOT_ASSIGN_OR_RETURN(const AnswerEvent scores, engine_.api.ReadScores(request_, body_));
   INGOT_RETURN_IF_ERROR(TakeEvent(scores));
-  return done_ || kept_.has_value() ? absl::OkStatus() : absl::UnavailableError("the server did not finish the scores");
+  return done_ || kept_.has_value() ? absl::OkStatus() : absl::UnavailableError("the server did not return all scores");
 }
 
 void ExternalCall::Deliver(absl::StatusOr<v1::GenerateChunk> chunk, bool last) {

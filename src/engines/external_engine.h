@@ -10,15 +10,14 @@
 //   1. Between `pause` and the end of `load`, no request is sent, and the server does not sample.
 //   2. If a load fails, the server stays paused. All its requests end with UNAVAILABLE, and it gets a full copy before it
 //      is resumed.
-//   3. The version of each token is the one that the server's label names (AnswerReader). A label that Ingot did not give
-//      ends the call with UNAVAILABLE, and the weights are loaded again.
-//   4. The weights in the server are the newest accepted ones. After a restart of the server, they are loaded before its
-//      first request.
+//   3. Each token's version comes from the server's label (AnswerReader). A label that Ingot did not set ends the call
+//      with UNAVAILABLE, and the weights are reloaded.
+//   4. The server has the newest accepted weights. After the server restarts, they are loaded before its first request.
 //   5. After each load, the server's log-probs are compared with Ingot's (WeightVerifier). Until then, no request is
-//      sent, and answers that end are kept back. If they differ, they end with UNAVAILABLE.
+//      sent, and finished answers are held back. If the log-probs differ, these answers end with UNAVAILABLE.
 //
-// A version that the server does not take at several attempts, or whose log-probs stay wrong, is a fault(): the engine
-// ends all requests and serves no more.
+// If the server fails to load a version after several attempts, or if its log-probs stay wrong, this is a fault(): the
+// engine ends all requests and no longer serves.
 //
 // Versions are not retained: the response to an update with `retain` reports this, and an update with Place::kBeside
 // fails. A pinned version is served only while it is live. Thread safe. Generate and Status never block.
@@ -177,15 +176,15 @@ class ExternalEngine final : public rollout::ServedEngine {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   absl::Status PauseServer(const std::function<bool()>& cancelled) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   std::chrono::milliseconds PauseTimeout(SwapMode mode) const;
-  // The trial load after each start of a server. Leaves it paused.
+  // The trial load after each start of the server. Leaves the server paused.
   absl::Status TryLoading(const Written& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   absl::Status LoadWithRetries(const Written& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   absl::Status ResumeAndVerify(const Written& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
-  // Ends the requests of a server whose weights are not known to be the version's, and pauses it.
+  // Ends the requests of a server whose weights may not be the version's, and pauses the server.
   absl::Status TakeBack(const Written& version, const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
-  // Gives up, or restarts the server, if it has not taken the version at several attempts.
+  // Gives up or restarts the server if it has failed to load the version several times.
   void CountFailedLoad(const Written& version, const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
-  // Ends all requests. The server has no version until one is loaded.
+  // Ends all requests. The server has no version until the next load.
   void Lose(const absl::Status& why, bool server_gone);
 
   // --- the keeper's thread (external_keeper.cc) ---
@@ -222,10 +221,10 @@ class ExternalEngine final : public rollout::ServedEngine {
   const std::unique_ptr<ExchangeFolder> exchange_ ABSL_PT_GUARDED_BY(update_mu_);
   const std::unique_ptr<WeightReference> reference_;
   std::optional<WeightVerifier> verifier_ ABSL_GUARDED_BY(update_mu_);  // nullopt = loads are not verified
-  // The newest accepted version, from which deltas start and which the keeper restores.
+  // The newest accepted version, which deltas are based on and which the keeper restores.
   Written accepted_ ABSL_GUARDED_BY(update_mu_);
   std::map<std::string, FailedLoads> failed_loads_
-      ABSL_GUARDED_BY(update_mu_);  // by label, of versions not taken since
+      ABSL_GUARDED_BY(update_mu_);  // by label, for versions that have failed to load since
 
   mutable base::Mutex mu_;
   base::CondVar changed_;                      // signaled when the server becomes ready, a fault is set, or a call ends
@@ -234,9 +233,9 @@ class ExternalEngine final : public rollout::ServedEngine {
   bool lost_ ABSL_GUARDED_BY(mu_) = false;     // the server lost its weights; requests are rejected
   bool suspect_ ABSL_GUARDED_BY(mu_) = false;  // an answer had a label that Ingot did not set
   std::optional<Live> live_ ABSL_GUARDED_BY(mu_);
-  std::optional<Live> candidate_ ABSL_GUARDED_BY(mu_);          // the server runs it, and it is being verified
+  std::optional<Live> candidate_ ABSL_GUARDED_BY(mu_);          // loaded, and being verified
   bool tried_ ABSL_GUARDED_BY(mu_) = false;                     // this server's trial load succeeded
-  std::map<std::string, int64_t> labels_ ABSL_GUARDED_BY(mu_);  // version by label, of every version loaded so far
+  std::map<std::string, int64_t> labels_ ABSL_GUARDED_BY(mu_);  // version by label, for every version loaded so far
   std::optional<LogprobKind> logprobs_ ABSL_GUARDED_BY(mu_);    // nullopt = not known yet
   std::set<std::shared_ptr<ExternalCall>> running_ ABSL_GUARDED_BY(mu_);
   std::deque<std::shared_ptr<ExternalCall>> waiting_ ABSL_GUARDED_BY(mu_);

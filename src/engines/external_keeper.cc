@@ -26,7 +26,7 @@ void ExternalEngine::Tick() {
     ready = ready_;
   }
   if (restart_wanted_.exchange(false) && process_.has_value()) {
-    INGOT_LOG(warn, "rollout: restarts {}, which does not take its weights", api_->name());
+    INGOT_LOG(warn, "rollout: restarting {}, which does not load its weights", api_->name());
     process_->Stop();
   }
   if (starts_server() && !(process_.has_value() && process_->IsRunning())) {
@@ -179,7 +179,7 @@ void ExternalEngine::Restore() {
     if (stopping_ || !ready_ || live_.has_value()) return;
   }
   if (accepted_.snapshot == nullptr) return;  // the trainer sends the first version
-  const base::Wait wait(absl::StrCat(control_.name(), ": its weights are loaded again"));
+  const base::Wait wait(absl::StrCat(control_.name(), ": its weights are being reloaded"));
   const int64_t number = accepted_.snapshot->version();
   Written version = accepted_;
   const absl::StatusOr<std::string> dir = exchange_->Write(version.snapshot);  // unless it is still there

@@ -42,25 +42,26 @@ void Bind(base::Schema& schema, ExternalOptions& o) {
   schema.Field("salt", &o.salt,
                "keep a separate prefix cache on the server for each version; required with swap: keep");
   schema.Field("seeds", &o.seeds,
-               "send each request's seed; vLLM 0.32 on a CPU ends when a seeded prompt is computed in pieces");
+               "send each request's seed; vLLM 0.32 on a CPU crashes when a seeded prompt is computed in chunks");
   schema.Field(
       "verify", &o.verify,
-      "compare the server's log-probs of some ids with those of Ingot's model on the CPU after each load, before "
-      "a token is recorded");
+      "after each load, compare the server's log-probs for some ids with those of Ingot's model on the CPU, before "
+      "any token is recorded");
   schema.Field("verify_bound", &o.verify_bound,
                "maximum mean difference of these log-probs; 0: 1e-4 for fp32 weights, and 0.15 for others",
                base::NotNegative());
-  schema.Field(
-      "trial_load", &o.trial_load,
-      "load other weights after each start of the server, to find tensors that it does not load; needs `verify`");
+  schema.Field("trial_load", &o.trial_load,
+               "load different weights after each start of the server, to find tensors that it does not load; needs "
+               "`verify`");
   schema.Field(
       "max_mismatch", &o.max_mismatch,
-      "stop the run if an engine's mismatch/logprob_abs_diff_mean is larger at three measured steps in a row; 0: "
+      "stop the run if an engine's mismatch/logprob_abs_diff_mean is larger at three consecutive measured steps; 0: "
       "never",
       base::NotNegative());
-  schema.Field("start_s", &o.start_s, "seconds for the server to start", base::Positive());
-  schema.Field("load_s", &o.load_s, "seconds for one call that pauses the server or loads weights", base::Positive());
-  schema.Field("idle_health_s", &o.idle_health_s, "seconds between two checks of the server and of its weights",
+  schema.Field("start_s", &o.start_s, "seconds that the server may take to start", base::Positive());
+  schema.Field("load_s", &o.load_s, "timeout of one call that pauses the server or loads weights, in seconds",
+               base::Positive());
+  schema.Field("idle_health_s", &o.idle_health_s, "seconds between checks of the server and its weights",
                base::Positive());
 }
 

@@ -22,7 +22,7 @@ double Millis(nanoseconds time) { return std::chrono::duration<double, std::mill
 
 absl::Status GivenUp(const v1::Manifest& target) {
   return absl::CancelledError(
-      absl::StrCat("the sender gave up the update to version ", target.version(), " before it was applied"));
+      absl::StrCat("the sender canceled the update to version ", target.version(), " before it was applied"));
 }
 
 }  // namespace
@@ -69,7 +69,8 @@ absl::Status ExternalEngine::AwaitReady(const std::function<bool()>& cancelled) 
     if (stopping_) return ShuttingDown();
     INGOT_RETURN_IF_ERROR(fault_);
     if (ready_) return absl::OkStatus();
-    if (cancelled()) return absl::CancelledError("the sender gave up while the rollout server started");
+    if (cancelled())
+      return absl::CancelledError("the sender canceled the update while the rollout server was starting");
     clock_.WaitUntil(changed_, mu_, clock_.Now() + kReadyPoll);
   }
 }
@@ -77,8 +78,9 @@ absl::Status ExternalEngine::AwaitReady(const std::function<bool()>& cancelled) 
 absl::StatusOr<v1::UpdateWeightsResponse> ExternalEngine::TakeUpdate(const Wanted& wanted) {
   const v1::Manifest& target = wanted.target;
   if (wanted.place == weights::Place::kBeside) {
-    return absl::ResourceExhaustedError(absl::StrCat("cannot retain version ", target.version(), ": ", api_->name(),
-                                                     " holds one version; rollout.engine: ingot holds several"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot retain version ", target.version(), ": ", api_->name(),
+                     " holds one version; use rollout.engine: ingot, which holds several"));
   }
   INGOT_RETURN_IF_ERROR(AwaitReady(wanted.cancelled));
   base::MutexLock update_lock(update_mu_);
@@ -133,7 +135,7 @@ absl::Status ExternalEngine::Install(const Written& version, const std::function
   if (!loaded.ok()) {
     Lose(base::Annotate(loaded, absl::StrCat("version ", number)), /*server_gone=*/false);
     CountFailedLoad(version, loaded);
-    return absl::UnavailableError(absl::StrCat("the server does not take version ", number,
+    return absl::UnavailableError(absl::StrCat("the server did not load version ", number,
                                                " and stays paused until it does: ", loaded.message()));
   }
   exchange_->KeepOnly(version.dir, accepted_.dir);
@@ -144,7 +146,8 @@ absl::Status ExternalEngine::Install(const Written& version, const std::function
   {
     base::MutexLock lock(mu_);
     if (stopping_) return ShuttingDown();
-    if (!candidate_.has_value()) return absl::UnavailableError("the rollout server ended while it took the weights");
+    if (!candidate_.has_value())
+      return absl::UnavailableError("the rollout server exited while it was loading the weights");
     live_ = *std::exchange(candidate_, std::nullopt);
     sending_ = true;
     suspect_ = false;
@@ -174,14 +177,14 @@ absl::Status ExternalEngine::PauseServer(const std::function<bool()>& cancelled)
   {
     base::MutexLock lock(mu_);
     if (stopping_) return ShuttingDown();
-    if (!ready_) return absl::UnavailableError("the rollout server is not there: it starts again");
+    if (!ready_) return absl::UnavailableError("the rollout server is not running; it is being restarted");
     was_sending = std::exchange(sending_, false);  // new requests wait
     has_weights = live_.has_value();
   }
   // Without a version, it has no requests to keep, and what its prefix cache was computed with is unknown.
   const SwapMode mode = has_weights ? external_.swap : SwapMode::kAbort;
   absl::Status paused = control_.Call(api_->Pause(mode), PauseTimeout(mode)).status();
-  if (paused.ok() && cancelled()) paused = absl::CancelledError("the sender gave up the update");
+  if (paused.ok() && cancelled()) paused = absl::CancelledError("the sender canceled the update");
   if (paused.ok()) return absl::OkStatus();
   // A server whose weights are unknown is never resumed.
   if (!has_weights) return absl::IsCancelled(paused) ? paused : absl::UnavailableError(paused.message());
@@ -230,7 +233,7 @@ absl::Status ExternalEngine::LoadWithRetries(const Written& version) {
       refused += absl::IsDataLoss(loaded);
       INGOT_RETURN_IF_ERROR(TakeBack(version, loaded));
     }
-    INGOT_LOG(warn, "rollout: {}; the server stays paused and gets the whole version again",
+    INGOT_LOG(warn, "rollout: {}; the server stays paused until it has received the full version again",
               std::string(loaded.message()));
   }
   return loaded;
@@ -299,7 +302,8 @@ void ExternalEngine::Lose(const absl::Status& why, bool server_gone) {
     if (server_gone) server_since_ = clock_.Now();
     changed_.SignalAll();
   }
-  INGOT_LOG(warn, "rollout: the server's weights cannot be used, its requests end: {}", std::string(why.message()));
+  INGOT_LOG(warn, "rollout: the server's weights cannot be used, so its requests are aborted: {}",
+            std::string(why.message()));
   EndAll(absl::UnavailableError(absl::StrCat("the rollout server lost its weights: ", why.message())));
 }
 

@@ -138,7 +138,7 @@ absl::StatusOr<LogprobKind> ServerControl::CheckStart(const ServedModel& model, 
   INGOT_ASSIGN_OR_RETURN(const int64_t length, api_.ReadContextLength(models));
   if (length != 0 && length < model.context_length) {
     return absl::FailedPreconditionError(
-        absl::StrCat(name(), " has a context of ", length, " tokens, and the run's is ", model.context_length,
+        absl::StrCat(name(), " has a context of ", length, " tokens, but the run's is ", model.context_length,
                      ": start it with --max-model-len ", model.context_length, ", or lower rollout.context_length"));
   }
   INGOT_RETURN_IF_ERROR(Label().status());

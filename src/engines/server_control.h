@@ -40,13 +40,13 @@ class ServerControl {
   // GenerateContext.
   absl::StatusOr<AnswerEvent> Sample(const ServedModel& model, const std::vector<int32_t>& prompt,
                                      const std::string& salt, std::chrono::milliseconds timeout, float temperature = 1);
-  // Scores all ids of the prompt but the first.
+  // Scores all of the prompt's ids except the first.
   absl::StatusOr<AnswerEvent> Score(const ServedModel& model, const std::vector<int32_t>& prompt,
                                     const std::string& salt, std::chrono::milliseconds timeout);
 
-  // Checks a server before its first weights, and finds out what its log-probs mean. Returns FAILED_PRECONDITION if it
-  // lacks what Ingot needs, reports logits, or has a shorter context. Resumes it. `timeout` is for one request, as a
-  // server may compile kernels for its first.
+  // Checks a server before its first weights, and determines what its log-probs mean. Returns FAILED_PRECONDITION if it
+  // lacks a feature that Ingot needs, reports logits, or has a shorter context. Resumes the server. `timeout` is for
+  // one request, because a server may compile kernels for its first request.
   absl::StatusOr<LogprobKind> CheckStart(const ServedModel& model, std::chrono::milliseconds timeout);
 
  private:

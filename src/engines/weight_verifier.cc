@@ -62,7 +62,7 @@ double ScoreDifference::worst_mean() const { return std::max(scored_mean, sample
 
 std::string ScoreDifference::Text() const {
   return absl::StrFormat(
-      "its log-probs of %d ids differ from Ingot's by %.2g on average for scored ids and %.2g for sampled ones, and by "
+      "its log-probs for %d ids differ from Ingot's by %.2g on average for scored ids, by %.2g for sampled ids, and by "
       "at most %.2g (%.6g instead of %.6g)",
       tokens, scored_mean, sampled_mean, max, server, reference);
 }
@@ -118,7 +118,9 @@ absl::StatusOr<std::vector<PromptScores>> WeightVerifier::Expect(
     const std::shared_ptr<const weights::Snapshot>& snapshot) {
   absl::StatusOr<std::vector<PromptScores>> scores = reference_.Score(snapshot, prompts_);
   if (scores.ok()) return scores;
-  return base::Annotate(scores.status(), "rollout.external.verify needs Ingot's own log-probs (false: do without)");
+  return base::Annotate(
+      scores.status(),
+      "rollout.external.verify needs Ingot's own log-probs; set it to false to run without verification");
 }
 
 absl::StatusOr<std::vector<ServerScores>> WeightVerifier::Ask(const std::string& salt,
@@ -139,10 +141,10 @@ absl::StatusOr<ScoreDifference> WeightVerifier::Verify(const weights::Snapshot& 
   const ScoreDifference found = DifferenceOf(expected, server);
   const double bound = bound_ > 0 ? bound_ : RoundingBound(snapshot);
   if (found.worst_mean() <= bound) return found;
-  return absl::DataLossError(absl::StrFormat(
-      "%s does not sample from version %d, which it was given: %s, and rollout.external.verify_bound allows a mean of "
-      "%.2g",
-      control_.name(), snapshot.version(), found.Text(), bound));
+  return absl::DataLossError(
+      absl::StrFormat("%s does not sample from version %d, although it has loaded it: %s, but "
+                      "rollout.external.verify_bound allows a mean of %.2g",
+                      control_.name(), snapshot.version(), found.Text(), bound));
 }
 
 absl::StatusOr<ScoreDifference> WeightVerifier::VerifyTrial(const weights::Snapshot& perturbed, const std::string& salt,
@@ -154,10 +156,9 @@ absl::StatusOr<ScoreDifference> WeightVerifier::VerifyTrial(const weights::Snaps
   const double bound = std::max(TrialBound(perturbed, expected, given), bound_);
   if (DistanceOf(expected, given) < kLeastDistance || found.worst_mean() <= bound) return found;
   return absl::FailedPreconditionError(absl::StrFormat(
-      "%s keeps a part of its earlier weights when it loads others, or computes with other numbers: after a trial "
-      "load, "
-      "%s, and a mean of %.2g is rounding. Start it with a model folder whose output head is not tied, with the run's "
-      "type of weights (--dtype) and without quantization",
+      "%s keeps some of its earlier weights when it loads new weights, or computes with a different type: after a "
+      "trial load, %s, but rounding explains a mean of only %.2g. Start it with a model folder whose output head is "
+      "not tied, with the run's weight type (--dtype), and without quantization",
       control_.name(), found.Text(), bound));
 }
 

@@ -44,7 +44,7 @@ class Streams {
  private:
   struct Open;  // a request on its libcurl handle
   void Run();
-  // Does what Start, Close, and Post asked for. Returns false when the object is being destroyed.
+  // Carries out what Start, Close, and Post requested. Returns false when the object is being destroyed.
   bool TakeInbox() ABSL_LOCKS_EXCLUDED(mu_);
   void Begin(std::unique_ptr<Open> open);
   void Settle();

@@ -141,9 +141,9 @@ bool EngineCore::ReapOne(Sequence& sequence, nanoseconds now, bool is_waiting, s
     FillLast(sequence, v1::FINISH_ABORTED, &*emission.chunk);
   } else {
     const char* cause = !is_waiting                      ? "its prompt was being computed"
-                        : VersionOf(sequence) == nullptr ? "it waited for the first weights of this engine"
-                        : IsHeld(sequence)               ? "it waited for a newer version (rollout.slice_wait_seconds)"
-                                                         : "it waited for a place in the batch";
+                        : VersionOf(sequence) == nullptr ? "it was waiting for this engine's first weights"
+                        : IsHeld(sequence) ? "it was waiting for a newer version (rollout.slice_wait_seconds)"
+                                           : "it was waiting for a place in the batch";
     emission.chunk = absl::DeadlineExceededError(
         absl::StrCat("request ", sequence.request_id, ": rollout.request_deadline_ms (", options_.request_deadline_ms,
                      ") passed while ", cause, "; lower the load, or raise the deadline or the engine's limits"));

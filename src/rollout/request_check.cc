@@ -109,7 +109,7 @@ absl::Status CheckScored(const v1::GenerateRequest& request) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      "score_ids excludes forced_ids, first_index, may_pause, top_logprobs, a grammar and stop strings");
+      "score_ids excludes forced_ids, first_index, may_pause, top_logprobs, a grammar, and stop strings");
 }
 
 }  // namespace

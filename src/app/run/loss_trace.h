@@ -24,7 +24,7 @@ constexpr std::chrono::seconds kTraceTimeout{120};
 // Returns the graph as JSON. `python` is the interpreter; empty = reward::UserPython. Blocks for at most `timeout`.
 // Errors start with the key: INVALID_ARGUMENT if the interpreter does not start or has no torch, the function cannot be
 // loaded or raises an exception (with its stack trace), uses an operation outside the list or a tensor's value (with the
-// file and line), or returns something else than [T]; DEADLINE_EXCEEDED after `timeout`.
+// file and line), or does not return [T]; DEADLINE_EXCEEDED after `timeout`.
 absl::StatusOr<std::string> TraceLoss(const trainer::CustomLossOptions& custom, const std::string& python,
                                       std::chrono::milliseconds timeout = kTraceTimeout);
 

@@ -117,8 +117,8 @@ std::optional<v1::GenerateRequest> ChatCall::Resume(const absl::Status& error) {
   v1::GenerateRequest request = RestAfter(std::max(kept, generation_.sliced()));
   if (handle_ != nullptr) lost_handles_.push_back(std::move(handle_));
   ++core_.counters.resumed;
-  INGOT_LOG(warn, "call {} of episode {} lost its engine after {} ids and continues on another one: {}", setup_.call_id,
-            setup_.episode->id(), generation_.size(), std::string(error.message()));
+  INGOT_LOG(warn, "call {} of episode {} lost its engine after {} token ids and continues on another engine: {}",
+            setup_.call_id, setup_.episode->id(), generation_.size(), std::string(error.message()));
   return request;
 }
 

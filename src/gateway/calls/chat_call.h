@@ -81,8 +81,9 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   void OnChunk(int ask, absl::StatusOr<v1::GenerateChunk> chunk);
   void Take(const absl::StatusOr<v1::GenerateChunk>& chunk) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Phase PhaseAfterTake() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Prepares asking another engine for the rest after `error`, or returns nullopt if the error ends the call. Ids that
-  // the client may have are kept. Engines verify the others as drafts, under their own version.
+  // Prepares a request for the rest of the answer from another engine after `error`, or returns nullopt if the error
+  // ends the call. Ids that the client may have received are kept. Engines verify the others as drafts, under their own
+  // version.
   std::optional<v1::GenerateRequest> Resume(const absl::Status& error) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns the request for the rest after the first `kept` ids, with the others as drafts.
   v1::GenerateRequest RestAfter(int kept) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
