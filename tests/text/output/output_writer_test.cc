@@ -136,7 +136,7 @@ TEST(OutputRows, NameTheirFaults) {
             std::string::npos);
   EXPECT_NE(error(R"({"name": "x", "sections": [{"call": "<c>{name}>{parameters}</c>"}]})").find("`parameter`"),
             std::string::npos);
-  EXPECT_NE(error(R"({"name": "x", "think_begin": "<t>"})").find("go together"), std::string::npos);
+  EXPECT_NE(error(R"({"name": "x", "think_begin": "<t>"})").find("set together"), std::string::npos);
 }
 
 }  // namespace
