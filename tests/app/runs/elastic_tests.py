@@ -217,11 +217,11 @@ def stream_through(launch, port, episode, tokens, killed):
 
 def case_slices(ingot):
     """Calls in slices on two engines, of which one is killed while a client's stream goes on."""
-    tokens, slice_tokens = 1500, 32
+    tokens, slice_tokens = 6000, 64  # so long that a kill meets the call
     admin = write_secret(ingot, "admin")
     write_asking_config(ingot, agent_seconds=0.05, sampling='"max_tokens": 70')
     own = {"run.name": "slices", "scheduler.total_steps": 400, "cluster.rollout_engines": 2, "cluster.registry.ttl_s": 2,
-           "numerics": "exact", "model.context_length": 2048, "gateway.max_new_tokens": tokens, "rollout.max_tokens_per_turn_slice": slice_tokens,
+           "numerics": "exact", "model.context_length": 8192, "gateway.max_new_tokens": tokens, "rollout.max_tokens_per_turn_slice": slice_tokens,
            "cluster.token_file": write_secret(ingot, "token"), "cluster.max_restarts": 100, "gateway.admin_key_file": admin}
     launch = ingot.start("launch", own)
     folder = pathlib.Path(ingot.folder) / "slices"
@@ -234,7 +234,7 @@ def case_slices(ingot):
         port = int((folder / "gateway_port").read_text())
         episode = open_own_episode(port, admin)
         before, kills = resumed(), 0
-        while resumed() == before and kills < 10:  # until the killed engine had this call or another one
+        while resumed() == before and kills < 20:  # until the killed engine had this call or another one
             stream_through(launch, port, episode, tokens, ("rollout", "rollout-1")[kills % 2])
             kills += 1
             leases = 2 + kills
