@@ -4,8 +4,10 @@
 #include <sys/wait.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 
+#include "app/run/process.h"
 #include "reward/python/python_options.h"
 
 namespace ingot::app {
@@ -29,6 +31,13 @@ absl::Status RunPythonProgram(std::string python, std::string_view program, std:
   }
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return absl::OkStatus();
   return absl::CancelledError("its message is above");
+}
+
+int ReportTasks(const absl::Status& status, size_t tasks, const std::string& out) {
+  if (absl::IsCancelled(status)) return 2;  // the program has printed the reason
+  if (!status.ok()) return Fail(status);
+  std::printf("%zu tasks in %s\n", tasks, out.c_str());
+  return 0;
 }
 
 }  // namespace ingot::app

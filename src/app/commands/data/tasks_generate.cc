@@ -1,10 +1,8 @@
 #include "app/commands/data/tasks_generate.h"
 
-#include <cstdio>
 #include <vector>
 
 #include "app/commands/data/python_program.h"
-#include "app/run/process.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "dataset/tasks.h"
@@ -51,10 +49,7 @@ absl::Status Generate(const TasksGenerateArgs& args, size_t& tasks) {
 int TasksGenerate(const TasksGenerateArgs& args) {
   size_t tasks = 0;
   const absl::Status generated = Generate(args, tasks);
-  if (absl::IsCancelled(generated)) return 2;  // the program has printed the reason
-  if (!generated.ok()) return Fail(generated);
-  std::printf("%zu tasks in %s\n", tasks, args.out.c_str());
-  return 0;
+  return ReportTasks(generated, tasks, args.out);
 }
 
 }  // namespace ingot::app

@@ -1,11 +1,9 @@
 #include "app/commands/data/tasks_import.h"
 
-#include <cstdio>
 #include <utility>
 
 #include "absl/strings/str_replace.h"
 #include "app/commands/data/python_program.h"
-#include "app/run/process.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "dataset/tasks.h"
@@ -148,10 +146,7 @@ absl::Status Import(const TasksImportArgs& args, size_t& tasks) {
 int TasksImport(const TasksImportArgs& args) {
   size_t tasks = 0;
   const absl::Status imported = Import(args, tasks);
-  if (absl::IsCancelled(imported)) return 2;  // the program has printed the reason
-  if (!imported.ok()) return Fail(imported);
-  std::printf("%zu tasks in %s\n", tasks, args.out.c_str());
-  return 0;
+  return ReportTasks(imported, tasks, args.out);
 }
 
 }  // namespace ingot::app
