@@ -83,9 +83,9 @@ uint32_t CheckAlignment(Warp& w, const Access& access, uint32_t lanes, const Pla
 void ReportConflict(Warp& w, const Access& access, int lane, uint64_t address, const Conflict& c) {
   const std::string other = "warp " + std::to_string(c.warp) + ", lane " + std::to_string(c.lane);
   const std::string where = Describe(access, address);
-  const auto& statements = w.block().launch().program.source->statements;
+  const auto& statements = w.block().launch().program.statements;
   const std::string line =
-      c.statement < statements.size() ? " at line " + std::to_string(statements[c.statement].line) : "";
+      c.statement < statements.size() ? " at line " + std::to_string(statements[c.statement]->line) : "";
   if (c.kind == Conflict::Kind::kNotArrived) {
     w.Fault("not arrived", lane,
             where + " are the target of a cp.async by " + other + line + ", which has not been waited for");

@@ -272,26 +272,6 @@ bool Decode24(Decoder& d, const Statement& s, Instruction& in) {
   return true;
 }
 
-// A dot product of four bytes. The words name the types of a and b.
-template <typename A, typename B>
-struct Dot4 {
-  uint32_t operator()(uint32_t a, uint32_t b, uint32_t c) const {
-    for (int i = 0; i < 32; i += 8)
-      c += static_cast<uint32_t>(int32_t{static_cast<A>(a >> i)} * static_cast<B>(b >> i));
-    return c;
-  }
-};
-
-bool DecodeDot4(Decoder& d, const Statement& s, Instruction& in) {
-  const bool a = s.words.at(1) == "s32", b = s.words.at(2) == "s32";
-  const Execute table[2][2] = {
-      {Map3<Dot4<uint8_t, uint8_t>, uint32_t, uint32_t>, Map3<Dot4<uint8_t, int8_t>, uint32_t, uint32_t>},
-      {Map3<Dot4<int8_t, uint8_t>, uint32_t, uint32_t>, Map3<Dot4<int8_t, int8_t>, uint32_t, uint32_t>}};
-  in.execute = table[a][b];
-  d.Fill(s, in, Type::kU32, 3);
-  return true;
-}
-
 }  // namespace
 
 std::span<const Rule> ArithmeticRules() {
@@ -300,7 +280,6 @@ std::span<const Rule> ArithmeticRules() {
       {"div", Binary<Div>},      {"rem", Binary<Rem>},     {"min", Binary<Min>},       {"max", Binary<Max>},
       {"neg", Unary<Neg>},       {"abs", Unary<Abs>},      {"sad", DecodeSad},         {"addc", DecodeCarry},
       {"subc", DecodeCarry},     {"madc", DecodeCarry},    {"mul24", Decode24<false>}, {"mad24", Decode24<true>},
-      {"dp4a", DecodeDot4},
   };
   return kRules;
 }

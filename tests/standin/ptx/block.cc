@@ -8,6 +8,7 @@ namespace {
 
 // Instructions that a warp runs before another one may. Only a kernel that waits for another warp by reading memory in a loop gets there.
 constexpr uint64_t kTurn = 100'000;
+constexpr uint32_t kIdleRounds = 10'000;
 constexpr size_t kAlignment = 64;
 
 uint32_t Threads(Dim3 d) { return d.x * d.y * d.z; }
@@ -49,6 +50,8 @@ void Block::Run(Dim3 at, uint32_t index) {
   std::fill(local_.begin(), local_.end(), std::byte{0xff});
   if (races_ != nullptr) races_->BeginBlock();
   for (BarrierState& barrier : barriers_) barrier = {};
+  mbarriers_.Clear();
+  seen_changes_ = idle_rounds_ = 0;
   std::fill(at_barrier_.begin(), at_barrier_.end(), false);
   for (uint32_t w = 0; w < warps_.size(); ++w) {
     const uint32_t lanes = std::min<uint32_t>(kLanes, threads_ - w * kLanes);
@@ -101,7 +104,7 @@ void Block::FillSpecials(Warp& warp, Dim3 at) {
 
 // Gives every warp that is ready a turn. Returns false if there was none.
 bool Block::RunReady() {
-  bool any = false;
+  bool any = false, idle = true;
   if (launch_.options.seed != 0) std::shuffle(order_.begin(), order_.end(), random_);
   for (Warp* const warp : order_) {
     if (warp->state() != Warp::State::kReady) continue;
@@ -110,6 +113,7 @@ bool Block::RunReady() {
     const uint64_t limit = launch_.options.block_instructions;
     warp->Run(limit == 0 ? kTurn : std::min(kTurn, limit));
     launch_.outcome.counters.instructions += warp->instructions() - before;
+    idle &= warp->yielded();
     AfterRun(*warp);
     if (limit != 0 && warp->instructions() > limit && warp->state() == Warp::State::kReady) {
       warp->Fault("endless", -1,
@@ -117,7 +121,20 @@ bool Block::RunReady() {
       throw EndLaunch();
     }
   }
+  if (any) CheckIdle(idle);
   return any;
+}
+
+// Warps that wait for an mbarrier read it in a loop. If nothing else runs for a while, nobody will arrive.
+void Block::CheckIdle(bool idle) {
+  idle_rounds_ = idle && mbarriers_.changes() == seen_changes_ ? idle_rounds_ + 1 : 0;
+  seen_changes_ = mbarriers_.changes();
+  if (idle_rounds_ < kIdleRounds) return;
+  for (const Warp* const warp : order_) {
+    if (warp->state() != Warp::State::kReady) continue;
+    launch_.Report("deadlock", warp->statement(), Where(*warp, -1), "nobody arrives at the mbarrier");
+    throw EndLaunch();
+  }
 }
 
 void Block::AfterRun(Warp& warp) {
@@ -198,7 +215,7 @@ void Block::ReportDeadlock() {
     if (warp->state() != Warp::State::kWaiting) continue;
     if (first == nullptr) first = warp.get();
     waiting += (waiting.empty() ? "" : ", ") + std::to_string(warp->index()) + " at line " +
-               std::to_string(launch_.program.source->statements[warp->WaitingStatement()].line);
+               std::to_string(launch_.program.statements[warp->WaitingStatement()]->line);
   }
   if (first == nullptr) return;
   launch_.Report("deadlock", first->WaitingStatement(), Where(*first, -1), "nobody else comes; warps wait: " + waiting);

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "standin/ptx/launch.h"
+#include "standin/ptx/mbarrier.h"
 #include "standin/ptx/races.h"
 #include "standin/ptx/warp.h"
 
@@ -22,6 +23,7 @@ class Block {
   std::byte* shared() { return shared_.data(); }
   size_t shared_bytes() const { return shared_bytes_; }
   Races* races() { return races_.get(); }  // null if they are not checked
+  MBarriers& mbarriers() { return mbarriers_; }
   std::mt19937_64& random() { return random_; }
   std::string Where(const Warp& warp, int lane) const;
 
@@ -47,6 +49,7 @@ class Block {
   void Fill(Dim3 at);
   void FillSpecials(Warp& warp, Dim3 at);
   bool RunReady();
+  void CheckIdle(bool idle);
   void AfterRun(Warp& warp);
   void AddArrival(BarrierState& barrier, Warp& warp, uint32_t expected_warps);
   void Complete(BarrierState& barrier);
@@ -63,6 +66,9 @@ class Block {
   std::vector<std::byte> registers_, local_, shared_;
   std::vector<std::unique_ptr<Warp>> warps_;
   std::unique_ptr<Races> races_;
+  MBarriers mbarriers_;
+  uint64_t seen_changes_ = 0;  // of mbarriers_, when a round of failing waits began
+  uint32_t idle_rounds_ = 0;   // in which nothing but failing waits has run
   std::array<BarrierState, kBarriers> barriers_;
   std::vector<Warp*> order_;
   std::vector<bool> at_barrier_;  // of each warp: its arrival is counted

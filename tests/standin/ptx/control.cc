@@ -20,6 +20,28 @@ bool DecodeBranch(Decoder& d, const Statement& s, Instruction& in) {
   return true;
 }
 
+// One branch for each target that a lane takes.
+void BranchByIndex(Warp& w, const Instruction& in, uint32_t lanes) {
+  const std::vector<uint32_t>& targets = w.block().launch().program.targets[in.immediate];
+  const uint32_t* const index = w.In<uint32_t>(in.a);
+  uint32_t outside = 0;
+  ForLanes(lanes, [&](int lane) {
+    if (index[lane] < targets.size()) return;
+    w.Fault("bounds", lane, "label " + std::to_string(index[lane]) + " of " + std::to_string(targets.size()));
+    outside |= 1u << lane;
+  });
+  if (outside != 0) throw EndLaunch();
+  w.BranchEach(targets, index, lanes);
+}
+
+// brx.idx index, targets
+bool DecodeBranchByIndex(Decoder& d, const Statement& s, Instruction& in) {
+  in.a = d.In(s.operands.at(0), Type::kB32);
+  in.immediate = d.Targets(s.operands.at(1));
+  in.execute = BranchByIndex;
+  return true;
+}
+
 bool DecodeExit(Decoder&, const Statement&, Instruction& in) {
   in.execute = Exit;
   return true;
@@ -40,7 +62,7 @@ bool DecodeNothing(Decoder&, const Statement&, Instruction& in) {
 }  // namespace
 
 std::span<const Rule> ControlRules() {
-  static constexpr Rule kRules[] = {{"bra", DecodeBranch}, {"ret", DecodeExit},          {"exit", DecodeExit},
+  static constexpr Rule kRules[] = {{"bra", DecodeBranch}, {"brx", DecodeBranchByIndex}, {"exit", DecodeExit},
                                     {"trap", DecodeTrap},  {"nanosleep", DecodeNothing}, {"brkpt", DecodeNothing}};
   return kRules;
 }

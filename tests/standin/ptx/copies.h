@@ -15,6 +15,7 @@ struct Copy {
   uint32_t shared = 0;  // address
   uint32_t bytes = 0;   // 4, 8 or 16
   uint32_t statement = 0;
+  uint64_t serial = 0;  // of the warp, counted from 1
   bool landed = false;  // the data is there, but nobody may know yet
   std::array<std::byte, 16> data = {};
 };
@@ -27,6 +28,7 @@ class Copies {
   }
   void Add(Copy copy) {
     copy.group = committed_[copy.lane];
+    copy.serial = ++serial_;
     pending_.push_back(copy);
   }
   void Commit(uint32_t lanes) {
@@ -43,7 +45,19 @@ class Copies {
     });
   }
 
+  // Removes the lane's copies up to `serial`, and calls land(copy) for each.
+  template <typename F>
+  void LandUpTo(uint32_t lane, uint64_t serial, const F& land) {
+    std::erase_if(pending_, [&](const Copy& copy) {
+      if (copy.lane != lane || copy.serial > serial) return false;
+      land(copy);
+      return true;
+    });
+  }
+  uint64_t serial() const { return serial_; }  // of the newest copy
+
  private:
+  uint64_t serial_ = 0;
   std::vector<Copy> pending_;
   std::array<uint32_t, kLanes> committed_ = {};
 };

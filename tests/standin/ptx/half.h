@@ -50,6 +50,7 @@ uint32_t Encode(double x, Rounding rounding) {
 }
 
 struct Half {
+  static constexpr float kLeastNormal = 0x1p-14f;
   static float ToFloat(uint16_t bits) {
     const uint32_t exponent = bits >> 10 & 31, fraction = bits & 1023;
     const uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16;
@@ -64,6 +65,7 @@ struct Half {
 };
 
 struct Bfloat {
+  static constexpr float kLeastNormal = 0x1p-126f;
   static float ToFloat(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
   static uint16_t From(double x, Rounding rounding = Rounding::kNearestEven) {
     return x != x ? 0x7fff : static_cast<uint16_t>(Encode<8, 7>(x, rounding));

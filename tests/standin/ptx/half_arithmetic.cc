@@ -55,7 +55,20 @@ struct Tanh {
   double operator()(double a, double, double) const { return std::tanh(a); }
 };
 
-// in.count: values per register; in.size: 1 = .sat, 2 = .relu.
+enum Modifier : uint8_t { kSat = 1, kRelu = 2, kFtz = 4 };
+
+// .ftz: a number below the least normal one becomes a zero of its sign.
+template <typename Format>
+uint16_t Flushed(uint16_t bits) {
+  return std::fabs(Format::ToFloat(bits)) < Format::kLeastNormal ? bits & 0x8000 : bits;
+}
+
+template <typename Format>
+double Read(uint16_t bits, int modifiers) {
+  return Format::ToFloat(modifiers & kFtz ? Flushed<Format>(bits) : bits);
+}
+
+// in.count: values per register; in.size: modifiers.
 template <typename F, typename Format>
 void Run(Warp& w, const Instruction& in, uint32_t lanes) {
   const uint16_t *a = w.In<uint16_t>(in.a), *b = w.In<uint16_t>(in.b), *c = w.In<uint16_t>(in.c);
@@ -63,10 +76,10 @@ void Run(Warp& w, const Instruction& in, uint32_t lanes) {
   ForLanes(lanes, [&](int lane) {
     for (uint32_t i = 0; i < in.count; ++i) {
       const size_t at = lane * in.count + i;
-      double r = F()(Format::ToFloat(a[at]), Format::ToFloat(b[at]), Format::ToFloat(c[at]));
-      if (in.size == 1) r = r > 0 ? std::min(r, 1.0) : 0;
-      if (in.size == 2 && r < 0) r = 0;
-      to[at] = Format::From(r);
+      double r = F()(Read<Format>(a[at], in.size), Read<Format>(b[at], in.size), Read<Format>(c[at], in.size));
+      if (in.size & kSat) r = r > 0 ? std::min(r, 1.0) : 0;
+      if (in.size & kRelu && r < 0) r = 0;
+      to[at] = in.size & kFtz ? Flushed<Format>(Format::From(r)) : Format::From(r);
     }
   });
 }
@@ -77,7 +90,7 @@ bool Decode(Decoder& d, const Statement& s, Instruction& in) {
   const bool half = type == Type::kF16 || type == Type::kF16x2;
   if (!half && type != Type::kBF16 && type != Type::kBF16x2) return false;
   in.count = static_cast<uint32_t>(SizeOf(type) / 2);
-  in.size = s.Has("sat") ? 1 : s.Has("relu") ? 2 : 0;
+  in.size = (s.Has("sat") ? kSat : 0) | (s.Has("relu") ? kRelu : 0) | (s.Has("ftz") ? kFtz : 0);
   in.execute = half ? Run<F, Half> : Run<F, Bfloat>;
   d.Fill(s, in, type, kSources);
   if (kSources < 2) in.b = in.a;

@@ -89,6 +89,16 @@ std::vector<Row> IntegerRows() {
          for (int i = 0; i < 4; ++i) sum += static_cast<int8_t>(a >> (8 * i)) * static_cast<uint8_t>(b >> (8 * i));
          return B(U(c) + static_cast<uint32_t>(sum));
        }},
+      {"dp2a.lo.s32.u32 D4, A4, B4, C4", '4',
+       [](V a, V b, V c) {
+         return B(U(c) + U(static_cast<uint64_t>(static_cast<int16_t>(a) * int32_t(b & 255) +
+                                                 static_cast<int16_t>(a >> 16) * int32_t(b >> 8 & 255))));
+       }},
+      {"dp2a.hi.u32.s32 D4, A4, B4, C4", '4',
+       [](V a, V b, V c) {
+         return B(U(c) + U(a & 0xffff) * static_cast<uint32_t>(static_cast<int8_t>(b >> 16)) +
+                  U(a >> 16 & 0xffff) * static_cast<uint32_t>(static_cast<int8_t>(b >> 24)));
+       }},
       // 128 bits: a + c, b + a with the carry.
       {"add.cc.u64 X8, A8, C8;\naddc.u64 D8, B8, A8", '8', [](V a, V b, V c) { return b + a + (a + c < a); }},
       {"sub.cc.u32 X4, A4, C4;\nsubc.u32 D4, B4, A4", '4',
@@ -194,6 +204,19 @@ std::vector<Row> BitRows() {
          const V n = std::min<V>(U(c), 32);
          return B(n == 0 ? U(a) : n == 32 ? U(b) : U(a) >> n | U(b) << (32 - n));
        }},
+      {"lop3.or.b32 X4|P0, A4, B4, C4, 0x80, P1", 'p',
+       [](V a, V b, V c) { return B((U(a) & U(b) & U(c)) != 0 || (a & 1) != 0); }},
+      {"lop3.and.b32 D4|P0, A4, B4, C4, 0xfe, !P2", '4', [](V a, V b, V c) { return B(U(a) | U(b) | U(c)); }},
+      {"lop3.and.b32 X4|P0, A4, B4, C4, 0x96, !P2", 'p',
+       [](V a, V b, V c) { return B((U(a) ^ U(b) ^ U(c)) != 0 && (b & 1) == 0); }},
+      {"szext.clamp.s32 D4, A4, B4", '4',
+       [](V a, V b, V) {
+         const uint32_t n = std::min(U(b), 32u);
+         V r = 0;
+         for (uint32_t i = 0; i < 32 && n != 0; ++i) r |= (a >> std::min(i, n - 1) & 1) << i;
+         return r;
+       }},
+      {"szext.wrap.u32 D4, A4, B4", '4', [](V a, V b, V) { return V{U(a)} & ((V{1} << (b & 31)) - 1); }},
       {"and.pred P0, P1, P2", 'p', [](V a, V b, V) { return a & b & 1; }},
       {"xor.pred P0, P1, !P2", 'p', [](V a, V b, V) { return (a ^ ~b) & 1; }},
       {"not.pred P0, P1", 'p', [](V a, V, V) { return ~a & 1; }},
@@ -482,6 +505,45 @@ st.global.u64 [%rd5], %rd6;
         sum != sum ? 0x7fff : (std::bit_cast<uint32_t>(sum) + 0x7fff + (std::bit_cast<uint32_t>(sum) >> 16 & 1)) >> 16)
         << i;
   }
+}
+
+// Subnormal halves become zeros of their sign with .ftz, as operands and as results. Subnormal bits have an exponent of zeros.
+TEST(PtxInstructions, HalvesFlush) {
+  TestMemory memory;
+  const uint64_t out = memory.Allocate(65536 * 8, 256);
+  const Outcome outcome = RunText(KernelText(R"(
+mov.u32 %r1, %ctaid.x;
+mad.lo.u32 %r1, %r1, 256, %r0;
+cvt.u16.u32 %h1, %r1;
+mul.rn.ftz.f16 %h2, %h1, 0x3c00;
+mul.rn.f16 %h3, %h1, 0x3800;
+mul.rn.ftz.f16 %h4, %h1, 0x3800;
+mov.b64 %rd6, {%h2, %h3, %h4, %h1};
+mul.wide.u32 %rd5, %r1, 8;
+add.u64 %rd5, %rd0, %rd5;
+st.global.u64 [%rd5], %rd6;
+)"),
+                                  memory, {out}, {{256, 1, 1}, {256, 1, 1}, 0});
+  EXPECT_EQ(Kinds(outcome), "");
+  const std::vector<uint16_t> got = memory.Get<uint16_t>(out, 65536 * 4);
+  const auto flushed = [](uint32_t x) { return (x & 0x7c00) == 0 ? x & 0x8000 : x; };
+  for (uint32_t i = 0; i < 65536; ++i) {
+    const bool nan = H(i) != H(i);
+    ASSERT_EQ(got[4 * i], nan ? 0x7fff : flushed(i)) << i;
+    ASSERT_EQ(got[4 * i + 2], (i & 0x7c00) == 0 ? i & 0x8000 : flushed(got[4 * i + 1])) << i;
+  }
+}
+
+TEST(PtxInstructions, ClocksRun) {
+  TestMemory memory;
+  const uint64_t out = memory.Allocate(64, 256);
+  const Outcome outcome =
+      RunText(KernelText("mov.u32 %r1, %clock;\nmov.u64 %rd5, %globaltimer;\nmov.u64 %rd6, %clock64;\nmov.u32 %r2, "
+                         "%clock;\nsub.u32 %r3, %r2, %r1;\nsub.u64 %rd7, %rd6, %rd5;\ncvt.u32.u64 %r4, "
+                         "%rd7;\nst.global.v2.u32 [%rd0], {%r3, %r4};\n"),
+              memory, {out}, {{1, 1, 1}, {32, 1, 1}, 0});
+  EXPECT_EQ(Kinds(outcome), "");
+  EXPECT_EQ(memory.Get<uint32_t>(out, 2), (std::vector<uint32_t>{3, 1}));
 }
 
 TEST(PtxInstructions, ApproximationsAreOffByUpToTwoUnitsIfAsked) {

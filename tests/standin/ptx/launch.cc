@@ -20,7 +20,7 @@ int64_t OutputOwners::Write(uint64_t address, size_t bytes, uint32_t block) {
 
 void LaunchState::Report(std::string_view kind, uint32_t statement, const std::string& where, const std::string& what) {
   if (!reported.emplace(kind, statement).second) return;
-  const Statement& s = program.source->statements.at(statement);
+  const Statement& s = *program.statements.at(statement);
   outcome.reports.push_back({std::string(kind), kernel.name + ", " + where + ", line " + std::to_string(s.line) +
                                                     ", \"" + std::string(s.text.substr(0, 200)) + "\": " + what});
   if (outcome.reports.size() >= options.max_reports) throw EndLaunch();

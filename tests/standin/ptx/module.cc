@@ -16,7 +16,7 @@ class LoadedModule final : public Module, private Symbols {
     for (const VariableSyntax& v : syntax_.variables) AllocateVariable(v);
     for (const VariableSyntax& v : syntax_.variables) Initialize(v);
     for (const FunctionSyntax& f : syntax_.functions) {
-      if (f.entry) AddKernel(f);
+      f.entry ? AddKernel(f) : void(functions_[f.name] = &f);
     }
   }
 
@@ -47,6 +47,11 @@ class LoadedModule final : public Module, private Symbols {
     return found == shared_.end() ? nullptr : found->second;
   }
 
+  const FunctionSyntax* FindFunction(std::string_view name) const override {
+    const auto found = functions_.find(name);
+    return found == functions_.end() ? nullptr : found->second;
+  }
+
   void AllocateVariable(const VariableSyntax& v);
   void Initialize(const VariableSyntax& v);
   void AddKernel(const FunctionSyntax& f);
@@ -57,6 +62,7 @@ class LoadedModule final : public Module, private Symbols {
   const ModuleSyntax syntax_;
   std::map<std::string_view, Variable> variables_;
   std::map<std::string_view, const VariableSyntax*> shared_;
+  std::map<std::string_view, const FunctionSyntax*> functions_;
   std::map<std::string_view, std::unique_ptr<Entry>> kernels_;
 };
 
@@ -121,7 +127,11 @@ LoadedModule::Entry& LoadedModule::FindEntry(const Kernel& kernel) {
   if (found == kernels_.end() || &found->second->kernel != &kernel)
     throw Error("kernel " + Quoted(kernel.name) + " is not of this module");
   Entry& entry = *found->second;
-  std::call_once(entry.decoded, [&] { Decoder(*entry.syntax, *this, entry.program).Decode(); });
+  std::call_once(entry.decoded, [&] {
+    Program program;
+    Decoder(*entry.syntax, *this, program).Decode();
+    entry.program = std::move(program);
+  });
   return entry;
 }
 

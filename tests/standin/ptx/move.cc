@@ -1,4 +1,5 @@
-// mov, cvta, isspacep.
+// mov, cvta, isspacep, createpolicy.
+#include "standin/ptx/block.h"
 #include "standin/ptx/decoder.h"
 #include "standin/ptx/lanes.h"
 #include "standin/ptx/windows.h"
@@ -73,6 +74,44 @@ bool DecodeVector(Decoder& d, const Statement& s, Instruction& in, Type type) {
   return true;
 }
 
+// Clocks count the warp's instructions: they never stand still and repeat exactly. in.immediate: bits to shift.
+template <typename T>
+void ReadClock(Warp& w, const Instruction& in, uint32_t lanes) {
+  const auto now = static_cast<T>(w.instructions() >> in.immediate);
+  T* const to = w.Out<T>(in.d);
+  ForLanes(lanes, [&](int lane) { to[lane] = now; });
+}
+
+struct ClockRow {
+  std::string_view name;
+  size_t bytes;
+  int64_t shift;
+};
+
+constexpr ClockRow kClocks[] = {{"%clock", 4, 0},       {"%clock_hi", 4, 32},      {"%clock64", 8, 0},
+                                {"%globaltimer", 8, 0}, {"%globaltimer_lo", 4, 0}, {"%globaltimer_hi", 4, 32}};
+
+bool DecodeClock(Decoder& d, const Statement& s, Instruction& in, Type type) {
+  for (const ClockRow& row : kClocks) {
+    if (s.operands[1].kind != OperandSyntax::Kind::kName || row.name != s.operands[1].name) continue;
+    if (row.bytes != SizeOf(type)) d.Fail("a clock has another width");
+    in.d = d.Out(s.operands[0], type);
+    in.immediate = row.shift;
+    in.execute = row.bytes == 4 ? ReadClock<uint32_t> : ReadClock<uint64_t>;
+    return true;
+  }
+  return false;
+}
+
+// createpolicy.fractional: caches are not modeled, so every policy is the same.
+bool DecodePolicy(Decoder& d, const Statement& s, Instruction& in) {
+  if (!s.Has("fractional")) d.Fail("only fractional policies are built");
+  in.d = d.Out(s.operands.at(0), Type::kB64);
+  in.a = d.Zeros();
+  in.execute = Map1<Same, uint64_t, uint64_t>;
+  return true;
+}
+
 bool DecodeMove(Decoder& d, const Statement& s, Instruction& in) {
   const Type type = LastType(d, s);
   if (s.operands.size() != 2) d.Fail("expected two operands");
@@ -85,6 +124,7 @@ bool DecodeMove(Decoder& d, const Statement& s, Instruction& in) {
   for (const OperandSyntax& o : s.operands) {
     if (o.kind == OperandSyntax::Kind::kVector) return DecodeVector(d, s, in, type);
   }
+  if (DecodeClock(d, s, in, type)) return true;
   const size_t bytes = SizeOf(type);
   in.execute = bytes == 2   ? Map1<Same, uint16_t, uint16_t>
                : bytes == 4 ? Map1<Same, uint32_t, uint32_t>
@@ -134,7 +174,8 @@ bool DecodeIsInSpace(Decoder& d, const Statement& s, Instruction& in) {
 }  // namespace
 
 std::span<const Rule> MoveRules() {
-  static constexpr Rule kRules[] = {{"mov", DecodeMove}, {"cvta", DecodeWindow}, {"isspacep", DecodeIsInSpace}};
+  static constexpr Rule kRules[] = {
+      {"mov", DecodeMove}, {"cvta", DecodeWindow}, {"isspacep", DecodeIsInSpace}, {"createpolicy", DecodePolicy}};
   return kRules;
 }
 

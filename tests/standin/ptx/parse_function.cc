@@ -41,10 +41,7 @@ void Parser::BodyItem(FunctionSyntax& f) {
     return;
   }
   Statement s = Instruction();
-  if (s.words.empty()) {  // a label
-    f.labels.push_back({s.text, scopes_.back().index, static_cast<uint32_t>(f.statements.size())});
-    return;
-  }
+  if (s.words.empty()) return AddLabel(f, s.text);
   s.scope = scopes_.back().index;
   f.statements.push_back(std::move(s));
 }
@@ -61,9 +58,25 @@ bool Parser::BodyDirective(FunctionSyntax& f) {
   const auto space = ParseSpace(name.substr(1));
   if (!space) return false;
   f.variables.push_back(Variable(*space, false));
+  f.variables.back().scope = scopes_.back().index;
   while (Accept(',')) Take();
   Expect(';');
   return true;
+}
+
+// A label stands before a statement, or names a list: `NAME: .branchtargets A, B;`. Prototypes of indirect calls are skipped.
+void Parser::AddLabel(FunctionSyntax& f, std::string_view name) {
+  const uint32_t scope = scopes_.back().index;
+  if (Accept(".branchtargets")) {
+    f.targets.push_back({name, scope, {}});
+    do f.targets.back().labels.push_back(SimpleOperand());
+    while (Accept(','));
+    Expect(';');
+  } else if (token_.Is(".callprototype") || token_.Is(".calltargets")) {
+    SkipStatement();
+  } else {
+    f.labels.push_back({name, scope, static_cast<uint32_t>(f.statements.size())});
+  }
 }
 
 // .reg .b32 %r<9>; .reg .pred p, q;

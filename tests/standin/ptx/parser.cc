@@ -155,6 +155,7 @@ void Parser::Function(ModuleSyntax& module, bool entry, bool external) {
   scopes_.assign(1, {});
   f.scopes.assign(1, 0);
   if (!entry && token_.Is('(')) Parameters(f);
+  f.results = f.parameters.size();
   f.name = Take().text;
   if (token_.Is('(')) Parameters(f);
   Limits(f);
@@ -168,7 +169,7 @@ void Parser::Parameters(FunctionSyntax& f) {
   while (!Accept(')')) {
     const Token space = Take();
     if (space.text != ".param" && space.text != ".reg") Fail("expected a parameter");
-    f.parameters.push_back(Variable(Space::kParam, false));
+    f.parameters.push_back(Variable(space.text == ".param" ? Space::kParam : Space::kRegister, false));
     Accept(',');
   }
 }

@@ -51,6 +51,7 @@ class Parser {
   bool BodyDirective(FunctionSyntax& function);
   void DeclareRegisters(FunctionSyntax& function);
   void OpenScope(FunctionSyntax& function);
+  void AddLabel(FunctionSyntax& function, std::string_view name);
   Statement Instruction();
   OperandSyntax Operand();
   OperandSyntax SimpleOperand();

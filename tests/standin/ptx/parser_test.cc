@@ -116,6 +116,18 @@ TEST(PtxModule, ErrorsNameLineAndInstruction) {
   EXPECT_THAT(ErrorOf(".visible .entry k(.param .u64 p) {\n.reg .b32 %r<9>;\n"), HasSubstr("but there is the end"));
 }
 
+// A word that no rule reads would change an instruction silently.
+TEST(PtxModule, RefusesModifiersThatItDoesNotKnow) {
+  for (const char* const statement :
+       {"min.xorsign.abs.f32 %f1, %f2, %f3;\n", "add.rn.pz.f32 %f1, %f2, %f3;\n", "setp.lt.ftz.f16 %p1, %h1, %h2;\n",
+        "ld.global.v2.mmio.u32 {%r1, %r2}, [%rd0];\n", "max.relu.s32 %r1, %r2, %r3;\n",
+        "red.async.shared.add.u32 [%r1], %r2;\n", "cvt.rn.satfinite.f16.f32 %h1, %f1;\n", "fence.proxy.async;\n",
+        "vote.ballot.b32 %r1, %p1;\n", "add.f32x2 %rd1, %rd2, %rd3;\n"}) {
+    EXPECT_THAT(ErrorOf(KernelText(statement)), ::testing::AllOf(HasSubstr("line 18"), HasSubstr("\""))) << statement;
+  }
+  EXPECT_THAT(ErrorOf(KernelText("mad.hi.sat.s32 %r1, %r2, %r3, %r4;\n")), HasSubstr("the modifier .sat is not built"));
+}
+
 // What is not built matters only if it runs.
 TEST(PtxModule, RunsPastWhatIsNotBuilt) {
   TestMemory memory;

@@ -1,4 +1,4 @@
-// Bits picked from several operands: bfi, lop3, prmt, shf, bmsk.
+// Bits picked from several operands: bfi, lop3, prmt, shf, bmsk, szext.
 #include <algorithm>
 
 #include "standin/ptx/decoder.h"
@@ -75,14 +75,31 @@ void Lop3(Warp& w, const Instruction& in, uint32_t lanes) {
   Store(w.Out<uint32_t>(in.d), result, lanes);
 }
 
+// lop3.{and, or}: also a predicate, (d != 0) combined with another one.
+void Lop3WithPredicate(Warp& w, const Instruction& in, uint32_t lanes) {
+  Lop3(w, in, lanes);
+  const uint32_t* const result = w.In<uint32_t>(in.d);
+  const uint32_t other = *w.In<uint32_t>(in.list[1]) ^ in.flip;
+  uint32_t bits = 0;
+  for (int i = 0; i < kLanes; ++i) bits |= static_cast<uint32_t>(result[i] != 0) << i;
+  w.SetPredicate(in.list[0], in.flag ? bits & other : bits | other, lanes);
+}
+
 bool DecodeLop3(Decoder& d, const Statement& s, Instruction& in) {
-  if (s.words.size() != 2) d.Fail("the form with a predicate");
-  in.execute = Lop3;
-  in.d = d.Out(s.operands.at(0), Type::kB32);
+  const OperandSyntax& to = s.operands.at(0);
+  const bool pair = to.kind == OperandSyntax::Kind::kPair;
+  in.flag = s.Has("and");
+  if (pair != (in.flag || s.Has("or"))) d.Fail("a predicate needs .and or .or, which need a predicate");
+  in.execute = pair ? Lop3WithPredicate : Lop3;
+  in.d = d.Out(pair ? to.parts.at(0) : to, Type::kB32);
   in.a = d.In(s.operands.at(1), Type::kB32);
   in.b = d.In(s.operands.at(2), Type::kB32);
   in.c = d.In(s.operands.at(3), Type::kB32);
   in.immediate = static_cast<int64_t>(s.operands.at(4).bits);
+  if (!pair) return true;
+  WideSlot other;
+  static_cast<Slot&>(other) = d.InPredicate(s.operands.at(5), in.flip);
+  d.KeepList(in, {d.OutWide(to.parts.at(1), Type::kPred), other});
   return true;
 }
 
@@ -147,6 +164,29 @@ bool DecodeFunnel(Decoder& d, const Statement& s, Instruction& in) {
   return true;
 }
 
+// The low b bits of a as a number of their own sign; 0 bits are zero.
+template <bool kClamp, typename T>
+struct Extend {
+  T operator()(T a, uint32_t b) const {
+    const uint32_t n = kClamp ? std::min(b, 32u) : b & 31;
+    if (n == 0) return 0;
+    const uint32_t high = static_cast<uint32_t>(a) << (32 - n);
+    return static_cast<T>(high) >> (32 - n);
+  }
+};
+
+// szext.mode.type d, a, b
+bool DecodeExtend(Decoder& d, const Statement& s, Instruction& in) {
+  const Type type = LastType(d, s);
+  const bool clamp = s.Has("clamp");
+  in.execute = IsSigned(type) ? (clamp ? Map2<Extend<true, int32_t>, int32_t, int32_t, uint32_t>
+                                       : Map2<Extend<false, int32_t>, int32_t, int32_t, uint32_t>)
+                              : (clamp ? Map2<Extend<true, uint32_t>, uint32_t, uint32_t>
+                                       : Map2<Extend<false, uint32_t>, uint32_t, uint32_t>);
+  d.Fill(s, in, type, 2);
+  return true;
+}
+
 bool DecodeMask(Decoder& d, const Statement& s, Instruction& in) {
   in.execute = s.Has("clamp") ? Map2<Mask<true>, uint32_t, uint32_t> : Map2<Mask<false>, uint32_t, uint32_t>;
   d.Fill(s, in, Type::kB32, 2);
@@ -156,11 +196,8 @@ bool DecodeMask(Decoder& d, const Statement& s, Instruction& in) {
 }  // namespace
 
 std::span<const Rule> PermuteRules() {
-  static constexpr Rule kRules[] = {{"bfi", DecodeInsert},
-                                    {"lop3", DecodeLop3},
-                                    {"prmt", DecodePermute},
-                                    {"shf", DecodeFunnel},
-                                    {"bmsk", DecodeMask}};
+  static constexpr Rule kRules[] = {{"bfi", DecodeInsert}, {"lop3", DecodeLop3}, {"prmt", DecodePermute},
+                                    {"shf", DecodeFunnel}, {"bmsk", DecodeMask}, {"szext", DecodeExtend}};
   return kRules;
 }
 

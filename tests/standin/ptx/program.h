@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -46,20 +47,24 @@ struct Instruction {
   int64_t immediate = 0;           // added to an address; a lookup table, a mode
   const WideSlot* list = nullptr;  // vectors
   uint32_t count = 0;              // of list
-  uint32_t statement = 0;          // index in source->statements
+  uint32_t statement = 0;          // index in Program::statements
 };
 
 struct alignas(64) Constant {
   std::array<uint64_t, kLanes> values;
 };
 
+// A kernel's code. A function that it calls has a copy in it for each call, so that a smaller program counter is always earlier in the
+// source, and lanes that part in a function meet at its end.
 struct Program {
-  const FunctionSyntax* source = nullptr;
-  std::vector<Instruction> code;  // the last one ends the lanes that reach it
-  size_t register_bytes = 0;      // of a warp
+  std::vector<Instruction> code;              // the last one ends the lanes that reach it
+  std::vector<const Statement*> statements;   // that the instructions come from
+  std::deque<std::vector<uint32_t>> targets;  // of brx.idx
+  size_t register_bytes = 0;                  // of a warp
   size_t static_shared_bytes = 0;
   size_t dynamic_shared_at = 0;
-  size_t local_bytes = 0;  // of a lane
+  std::map<const VariableSyntax*, uint64_t> shared;  // addresses
+  size_t local_bytes = 0;                            // of a lane
   size_t parameter_bytes = 0;
   std::deque<Constant> constants;
   std::deque<std::vector<WideSlot>> lists;

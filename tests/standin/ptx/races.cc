@@ -19,6 +19,7 @@ void Races::BeginBlock() {
   std::fill(epochs_.begin(), epochs_.end(), base_ + 1);
   std::fill(full_sync_.begin(), full_sync_.end(), base_ + 1);
   std::fill(seen_.begin(), seen_.end(), base_);
+  std::fill(known_.begin(), known_.end(), base_);
   for (Cell& cell : cells_) cell.pending = false;
 }
 
@@ -57,6 +58,10 @@ void Races::Split(size_t word) {
 Conflict Races::AccessCell(size_t index, const Actor& a) {
   Cell& cell = cells_[index];
   Conflict conflict{Conflict::Kind::kNone, cell.writer / 32u, cell.writer % 32u, cell.statement};
+  if (a.kind == AccessKind::kLand) {
+    cell.pending = false;
+    return conflict;
+  }
   if (a.kind == AccessKind::kArrive) {
     cell.pending = false;
   } else if (cell.pending) {
@@ -80,14 +85,18 @@ Conflict Races::AccessCell(size_t index, const Actor& a) {
 }
 
 bool Races::LanesOrdered(uint32_t warp, uint32_t earlier, uint32_t later, uint32_t epoch) const {
-  return earlier == later || epoch < full_sync_[warp] || epoch < lane_sync_[warp][later][earlier];
+  return earlier == later || epoch < full_sync_[warp] || epoch < lane_sync_[warp][later][earlier] ||
+         Knows(warp, later, warp, earlier, epoch);
 }
 
 bool Races::AfterWrite(const Cell& cell, const Actor& a) const {
   if (cell.epoch <= base_) return true;
   const uint32_t writer = cell.writer / 32u, lane = cell.writer % 32u;
-  if (writer != a.warp) return cell.epoch <= seen_[a.warp * warps_ + writer];
-  if (a.every_lane) return cell.epoch < full_sync_[a.warp];
+  if (writer != a.warp && cell.epoch <= seen_[a.warp * warps_ + writer]) return true;
+  if (a.every_lane) {
+    return (writer == a.warp && cell.epoch < full_sync_[a.warp]) || AllKnow(a.warp, writer, lane, cell.epoch);
+  }
+  if (writer != a.warp) return Knows(a.warp, a.lane, writer, lane, cell.epoch);
   return LanesOrdered(a.warp, lane, a.lane, cell.epoch);
 }
 
@@ -97,7 +106,7 @@ bool Races::AfterReads(size_t index, const Actor& a, Conflict& conflict) const {
   for (uint32_t warp = 0; warp < warps_; ++warp) {
     const Readers& r = readers[warp];
     if (warp != a.warp) {
-      if (r.epoch <= seen[warp]) continue;
+      if (r.epoch <= seen[warp] || KnowsReaders(a, warp, r)) continue;
       conflict = {Conflict::Kind::kRead, warp, static_cast<uint32_t>(std::countr_zero(r.lanes)), 0};
       return false;
     }
@@ -114,6 +123,7 @@ bool Races::AfterReads(size_t index, const Actor& a, Conflict& conflict) const {
 
 void Races::SyncLanes(uint32_t warp, uint32_t mask, bool all) {
   const uint32_t epoch = ++epochs_[warp];
+  if (!known_.empty()) JoinLanes(warp, mask);
   if (all) {
     full_sync_[warp] = epoch;
     return;
@@ -131,9 +141,15 @@ void Races::SyncLanes(uint32_t warp, uint32_t mask, bool all) {
 }
 
 void Races::Arrive(uint32_t warp, Clock& barrier) {
-  barrier.resize(warps_);
+  barrier.resize(std::max<size_t>(barrier.size(), warps_ + (known_.empty() ? 0 : threads())));
   for (uint32_t other = 0; other < warps_; ++other) {
     barrier[other] = std::max(barrier[other], other == warp ? epochs_[warp] : seen_[warp * warps_ + other]);
+  }
+  if (!known_.empty()) {
+    JoinLanes(warp, kAllLanes);
+    for (size_t i = 0; i < threads(); ++i) {
+      barrier[warps_ + i] = std::max(barrier[warps_ + i], known_[warp * kLanes * threads() + i]);
+    }
   }
   full_sync_[warp] = ++epochs_[warp];
 }
@@ -143,6 +159,60 @@ void Races::Leave(uint32_t warp, const Clock& barrier) {
     uint32_t& seen = seen_[warp * warps_ + other];
     seen = std::max(seen, barrier[other]);
   }
+  if (barrier.size() == warps_) return;
+  const Clock threads_of(barrier.begin() + warps_, barrier.end());
+  for (uint32_t lane = 0; lane < kLanes; ++lane) Acquire(warp, lane, threads_of);
+}
+
+bool Races::Knows(uint32_t warp, uint32_t lane, uint32_t other_warp, uint32_t other_lane, uint32_t epoch) const {
+  if (known_.empty()) return false;
+  return epoch <= known_[(warp * kLanes + lane) * threads() + other_warp * kLanes + other_lane];
+}
+
+bool Races::AllKnow(uint32_t warp, uint32_t other_warp, uint32_t other_lane, uint32_t epoch) const {
+  for (uint32_t lane = 0; lane < kLanes; ++lane) {
+    if (!(warp == other_warp && lane == other_lane) && !Knows(warp, lane, other_warp, other_lane, epoch)) return false;
+  }
+  return true;
+}
+
+bool Races::KnowsReaders(const Actor& a, uint32_t warp, const Readers& readers) const {
+  for (uint32_t lanes = readers.lanes; lanes != 0; lanes &= lanes - 1) {
+    if (!Knows(a.warp, a.lane, warp, static_cast<uint32_t>(std::countr_zero(lanes)), readers.epoch)) return false;
+  }
+  return true;
+}
+
+// Lanes that meet know what any of them knows.
+void Races::JoinLanes(uint32_t warp, uint32_t mask) {
+  Clock joined(threads(), base_);
+  const auto row = [&](uint32_t lane) { return &known_[(warp * kLanes + lane) * threads()]; };
+  for (uint32_t lane = 0; lane < kLanes; ++lane) {
+    if ((mask >> lane & 1) == 0) continue;
+    for (size_t i = 0; i < threads(); ++i) joined[i] = std::max(joined[i], row(lane)[i]);
+  }
+  for (uint32_t lane = 0; lane < kLanes; ++lane) {
+    if (mask >> lane & 1) std::copy(joined.begin(), joined.end(), row(lane));
+  }
+}
+
+Races::Clock Races::Release(uint32_t warp, uint32_t lane) {
+  Clock clock(threads());
+  const size_t thread = warp * kLanes + lane;
+  for (size_t i = 0; i < threads(); ++i) {
+    const size_t other = i / kLanes;
+    clock[i] = known_.empty() ? base_ : known_[thread * threads() + i];
+    const uint32_t synced = std::max(full_sync_[warp], lane_sync_[warp][lane][i % kLanes]) - 1;
+    clock[i] = std::max(clock[i], other == warp ? synced : seen_[warp * warps_ + other]);
+  }
+  clock[thread] = epochs_[warp]++;
+  return clock;
+}
+
+void Races::Acquire(uint32_t warp, uint32_t lane, const Clock& clock) {
+  if (known_.empty()) known_.assign(threads() * threads(), base_);
+  uint32_t* const row = &known_[(warp * kLanes + lane) * threads()];
+  for (size_t i = 0; i < clock.size(); ++i) row[i] = std::max(row[i], clock[i]);
 }
 
 }  // namespace ingot::standin::ptx

@@ -12,7 +12,8 @@
 
 namespace ingot::standin::ptx {
 
-enum class AccessKind : uint8_t { kRead, kWrite, kAtomic, kCopy, kArrive };
+// kLand: a copy arrives whose order an mbarrier carries.
+enum class AccessKind : uint8_t { kRead, kWrite, kAtomic, kCopy, kArrive, kLand };
 
 // What an access collided with.
 struct Conflict {
@@ -43,6 +44,11 @@ class Races {
   void Arrive(uint32_t warp, Clock& barrier);
   void Leave(uint32_t warp, const Clock& barrier);
 
+  // An arrival of one lane at an mbarrier: what it is after, itself included, as an epoch of each lane of the block.
+  Clock Release(uint32_t warp, uint32_t lane);
+  // The lane is after all that `clock` has.
+  void Acquire(uint32_t warp, uint32_t lane, const Clock& clock);
+
  private:
   struct Cell {
     uint32_t epoch = 0;  // of the last write
@@ -65,6 +71,11 @@ class Races {
   Conflict AccessCell(size_t index, const Actor& actor);
   bool AfterWrite(const Cell& cell, const Actor& actor) const;
   bool AfterReads(size_t index, const Actor& actor, Conflict& conflict) const;
+  void JoinLanes(uint32_t warp, uint32_t mask);
+  bool Knows(uint32_t warp, uint32_t lane, uint32_t other_warp, uint32_t other_lane, uint32_t epoch) const;
+  bool AllKnow(uint32_t warp, uint32_t other_warp, uint32_t other_lane, uint32_t epoch) const;
+  bool KnowsReaders(const Actor& actor, uint32_t warp, const Readers& readers) const;
+  size_t threads() const { return size_t{warps_} * kLanes; }
   bool LanesOrdered(uint32_t warp, uint32_t earlier, uint32_t later, uint32_t epoch) const;
   void Split(size_t word);
 
@@ -77,6 +88,8 @@ class Races {
   std::vector<uint32_t> full_sync_;  // the first epoch after the last barrier of the whole warp
   // [warps][lane][earlier lane]: the first epoch that is not ordered before the lane.
   std::vector<std::array<std::array<uint32_t, kLanes>, kLanes>> lane_sync_;
+  // [threads][threads]: the last epoch of the second that the first is after through mbarriers. Empty until one is used.
+  std::vector<uint32_t> known_;
 };
 
 }  // namespace ingot::standin::ptx

@@ -58,6 +58,7 @@ struct VariableSyntax {
   // Its first values, of SizeOf(type) each; a name stands for the variable's address.
   std::vector<OperandSyntax> values;
   uint32_t line = 0;
+  uint32_t scope = 0;  // of FunctionSyntax::scopes
 };
 
 struct Label {
@@ -66,16 +67,25 @@ struct Label {
   uint32_t statement = 0;  // index of the statement after it
 };
 
+// .branchtargets: where `brx.idx` may go.
+struct TargetsSyntax {
+  std::string_view name;
+  uint32_t scope = 0;
+  std::vector<OperandSyntax> labels;
+};
+
 struct FunctionSyntax {
   std::string_view name;
   bool entry = false;
   uint32_t line = 0;
   unsigned max_threads = 1024;
+  size_t results = 0;  // the first ones of `parameters`
   std::vector<VariableSyntax> parameters;
-  std::vector<VariableSyntax> variables;  // local and shared
+  std::vector<VariableSyntax> variables;  // local, shared, and the parameters of calls
   std::vector<Type> registers;
   std::vector<uint32_t> scopes;  // parent of each; scope 0 is the function and its own parent
   std::vector<Label> labels;
+  std::vector<TargetsSyntax> targets;
   std::vector<Statement> statements;
 };
 

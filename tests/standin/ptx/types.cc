@@ -29,7 +29,7 @@ struct SpaceRow {
 constexpr SpaceRow kSpaces[] = {
     {"global", Space::kGlobal}, {"const", Space::kConst},        {"shared", Space::kShared},
     {"local", Space::kLocal},   {"shared::cta", Space::kShared}, {"param", Space::kParam},
-    {"reg", Space::kRegister},  {"param::entry", Space::kParam},
+    {"reg", Space::kRegister},  {"param::entry", Space::kParam}, {"param::func", Space::kParam},
 };
 
 const TypeRow& Row(Type type) { return kTypes[static_cast<size_t>(type)]; }

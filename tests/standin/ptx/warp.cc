@@ -29,8 +29,9 @@ void Warp::Start(uint32_t lanes) {
 
 void Warp::Run(uint64_t budget) {
   if (active_ == 0) Reschedule();
-  const uint64_t end = instructions_ + budget;
-  while (active_ != 0 && instructions_ < end) {
+  turn_end_ = instructions_ + budget;
+  yielded_ = false;
+  while (active_ != 0 && instructions_ < turn_end_) {
     const Instruction& in = code_[pc_];
     at_ = in.statement;
     uint32_t lanes = active_;
@@ -70,6 +71,14 @@ void Warp::Branch(uint32_t target, uint32_t lanes) {
   }
   active_ &= ~lanes;
   groups_.push_back({target, lanes, Wait::kNone, 0, 0});
+  Reschedule();
+}
+
+void Warp::BranchEach(const std::vector<uint32_t>& targets, const uint32_t* index, uint32_t lanes) {
+  active_ &= ~lanes;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    if (lanes >> lane & 1) groups_.push_back({targets[index[lane]], 1u << lane, Wait::kNone, 0, 0});
+  }
   Reschedule();
 }
 

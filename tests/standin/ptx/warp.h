@@ -20,6 +20,12 @@ class Warp {
   void Start(uint32_t lanes);
   // Until all lanes wait or have ended, or `budget` instructions.
   void Run(uint64_t budget);
+  // Ends the turn after this instruction: a wait has failed.
+  void Yield() {
+    turn_end_ = 0;
+    yielded_ = true;
+  }
+  bool yielded() const { return yielded_; }
 
   // Of operands.
   template <typename T>
@@ -39,6 +45,8 @@ class Warp {
 
   // Of control flow.
   void Branch(uint32_t target, uint32_t lanes);
+  // Each lane to targets[index[lane]].
+  void BranchEach(const std::vector<uint32_t>& targets, const uint32_t* index, uint32_t lanes);
   void Exit(uint32_t lanes);
   // The lanes wait at a barrier of the block until Release.
   void WaitForBlock(uint32_t id, uint32_t expected_warps, uint32_t lanes);
@@ -86,7 +94,8 @@ class Warp {
   uint32_t pc_ = 0, next_pc_ = 0;  // of the active lanes, and the least of the others that are ready
   uint32_t active_ = 0, live_ = 0, at_ = 0;
   uint32_t carry_ = 0;
-  uint64_t instructions_ = 0;
+  uint64_t instructions_ = 0, turn_end_ = 0;
+  bool yielded_ = false;
   std::vector<Group> groups_;  // of lanes that are not active
   Copies copies_;
 };
