@@ -95,6 +95,8 @@ struct Kernel {
   size_t parameter_bytes = 0;
   size_t static_shared_bytes = 0;
   unsigned max_threads = 1024;  // .maxntid
+  unsigned min_blocks = 0;      // .minnctapersm; 0 = not given
+  unsigned max_registers = 0;   // .maxnreg; 0 = not given
   unsigned registers = 0;       // declared, all types; 32-bit units
 };
 

@@ -118,6 +118,8 @@ void LoadedModule::AddKernel(const FunctionSyntax& f) {
     k.static_shared_bytes = (k.static_shared_bytes + v.alignment - 1) / v.alignment * v.alignment + v.bytes;
   }
   k.max_threads = f.max_threads;
+  k.min_blocks = f.min_blocks;
+  k.max_registers = f.max_registers;
   k.registers = static_cast<unsigned>(RegisterWords(f));
   kernels_[f.name] = std::move(entry);
 }

@@ -189,6 +189,8 @@ void Parser::Limits(FunctionSyntax& f) {
     } else if (token_.kind == Token::Kind::kNumber) {
       const unsigned number = Threads();
       if (name == ".maxntid" || name == ".reqntid") f.max_threads = number;
+      if (name == ".minnctapersm") f.min_blocks = number;
+      if (name == ".maxnreg") f.max_registers = number;
     }
   }
 }

@@ -79,7 +79,8 @@ struct FunctionSyntax {
   bool entry = false;
   uint32_t line = 0;
   unsigned max_threads = 1024;
-  size_t results = 0;  // the first ones of `parameters`
+  unsigned min_blocks = 0;  // 0 = not given, as below
+  unsigned max_registers = 0;
   std::vector<VariableSyntax> parameters;
   std::vector<VariableSyntax> variables;  // local, shared, and the parameters of calls
   std::vector<Type> registers;

@@ -14,14 +14,14 @@ namespace {
 thread_local int current_device = 0;
 thread_local cudaError_t last_error = cudaSuccess;
 
-// Multiprocessors, and the most shared memory of a block and of a multiprocessor (CUDA C++ Programming Guide, Compute Capabilities).
-struct Model {
-  int multiprocessors;
-  size_t block_shared, shared;
-};
 Model ModelOf(int capability) {
-  if (capability >= 90) return {132, 227 << 10, 228 << 10};
-  return {108, 163 << 10, 164 << 10};
+  if (capability >= 120) return {170, 99 << 10, 100 << 10, 1024, 1536, 24};
+  if (capability >= 90) return {132, 227 << 10, 228 << 10, 1024, 2048, 32};
+  if (capability == 89) return {128, 99 << 10, 100 << 10, 1024, 1536, 24};
+  if (capability == 86) return {84, 99 << 10, 100 << 10, 1024, 1536, 16};
+  if (capability >= 80) return {108, 163 << 10, 164 << 10, 1024, 2048, 32};
+  if (capability >= 75) return {40, 64 << 10, 64 << 10, 0, 1024, 16};
+  return {80, 96 << 10, 96 << 10, 0, 2048, 32};
 }
 
 }  // namespace
@@ -50,7 +50,9 @@ cudaError_t LastError(bool clear) {
   return error;
 }
 
-size_t MostSharedBytes() { return ModelOf(GetSettings().capability).block_shared; }
+Model CurrentModel() { return ModelOf(GetSettings().capability); }
+
+size_t MostSharedBytes() { return CurrentModel().block_shared; }
 
 }  // namespace ingot::standin
 
@@ -86,12 +88,12 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   p->sharedMemPerBlock = kSharedBytes;
   p->sharedMemPerBlockOptin = model.block_shared;
   p->sharedMemPerMultiprocessor = model.shared;
-  p->reservedSharedMemPerBlock = 1024;
+  p->reservedSharedMemPerBlock = model.reserved_shared;
   p->regsPerBlock = p->regsPerMultiprocessor = 65536;
   p->warpSize = 32;
   p->maxThreadsPerBlock = 1024;
-  p->maxThreadsPerMultiProcessor = 2048;
-  p->maxBlocksPerMultiProcessor = 32;
+  p->maxThreadsPerMultiProcessor = static_cast<int>(model.threads);
+  p->maxBlocksPerMultiProcessor = static_cast<int>(model.blocks);
   p->maxThreadsDim[0] = p->maxThreadsDim[1] = 1024;
   p->maxThreadsDim[2] = 64;
   p->maxGridSize[0] = 2147483647;

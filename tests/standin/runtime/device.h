@@ -14,6 +14,17 @@ cudaError_t Done(cudaError_t error);
 cudaError_t Fail(cudaError_t error, const char* why, ...) __attribute__((format(printf, 2, 3)));
 cudaError_t LastError(bool clear);
 
+// What a device's multiprocessors hold (CUDA C++ Programming Guide, Compute Capabilities).
+struct Model {
+  int multiprocessors;
+  size_t block_shared;     // bytes of shared memory, the most of a block
+  size_t shared;           // bytes of shared memory of a multiprocessor
+  size_t reserved_shared;  // bytes that the driver takes of each block's share
+  unsigned threads;        // of a multiprocessor
+  unsigned blocks;         // of a multiprocessor
+};
+Model CurrentModel();
+
 // What a block may take: shared memory without and with cudaFuncSetAttribute, in bytes.
 constexpr size_t kSharedBytes = 48 << 10;
 size_t MostSharedBytes();

@@ -49,10 +49,14 @@ constexpr char kPtx[] = R"(
 done:
   ret;
 }
+.visible .entry wide() .maxntid 256, 1, 1 { .reg .b32 %r<300>; ret; }
+.visible .entry wide_twice() .maxntid 256, 1, 1 .minnctapersm 2 { .reg .b32 %r<300>; ret; }
+.visible .entry wide_64() .maxntid 256, 1, 1 .maxnreg 64 { .reg .b32 %r<300>; ret; }
 )";
 
 char add_host;  // their addresses stand for the host's functions and variables
 char absent_host;
+char wide_host, wide_twice_host, wide_64_host;
 char offset_host;
 
 // A fat binary with the PTX, plain (standin/runtime/fatbin.cc has the layout; fatbin_test.cc tests the compressed ones).
@@ -80,8 +84,14 @@ const bool registered = [] {
     void* file = nullptr;
   } wrapper;
   void** handle = __cudaRegisterFatBinary(const_cast<void*>(static_cast<const void*>(&wrapper)));
-  __cudaRegisterFunction(handle, &add_host, nullptr, "add", -1, nullptr, nullptr, nullptr, nullptr, nullptr);
-  __cudaRegisterFunction(handle, &absent_host, nullptr, "absent", -1, nullptr, nullptr, nullptr, nullptr, nullptr);
+  const auto add = [&](const char* host, const char* name) {
+    __cudaRegisterFunction(handle, host, nullptr, name, -1, nullptr, nullptr, nullptr, nullptr, nullptr);
+  };
+  add(&add_host, "add");
+  add(&absent_host, "absent");
+  add(&wide_host, "wide");
+  add(&wide_twice_host, "wide_twice");
+  add(&wide_64_host, "wide_64");
   __cudaRegisterVar(handle, &offset_host, nullptr, "offset", 0, 4, 0, 0);
   __cudaRegisterFatBinaryEnd(handle);
   return true;
@@ -162,6 +172,44 @@ TEST(LaunchTest, GivesMoreSharedMemoryOnlyWhenAsked) {
   EXPECT_EQ(cudaFuncSetAttribute(&add_host, cudaFuncAttributeMaxDynamicSharedMemorySize, kMore), cudaSuccess);
   EXPECT_EQ(Add(device, 1, 1, 1, 32, kMore), cudaSuccess);
   EXPECT_EQ(Add(device, 1, 1, 1, 32, kMore + 1), cudaErrorInvalidValue);
+}
+
+int Resident(const char* host, int threads, size_t dynamic = 0) {
+  int blocks = -1;
+  EXPECT_EQ(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, host, threads, dynamic), cudaSuccess);
+  return blocks;
+}
+
+// An A100's multiprocessor has 64 warps, 32 blocks, 64 K registers, and 164 KB of shared memory, of which each block takes 1 KB more.
+TEST(OccupancyTest, IsLimitedByTheScarcestResource) {
+  constexpr int kMore = 60 << 10;
+  ASSERT_EQ(cudaFuncSetAttribute(&add_host, cudaFuncAttributeMaxDynamicSharedMemorySize, kMore), cudaSuccess);
+  EXPECT_EQ(Resident(&add_host, 128), 16);        // warps
+  EXPECT_EQ(Resident(&add_host, 32), 32);         // blocks
+  EXPECT_EQ(Resident(&add_host, 128, kMore), 2);  // shared memory: 2 x 61 KB
+  EXPECT_EQ(Resident(&wide_host, 256), 1);        // 255 registers: 8 warps
+  EXPECT_EQ(Resident(&wide_twice_host, 256), 2);  // the bound leaves 128 registers to a thread
+  EXPECT_EQ(Resident(&wide_64_host, 256), 4);
+  EXPECT_EQ(Resident(&add_host, 160), 0);  // .maxntid
+  EXPECT_EQ(Resident(&add_host, 128, kMore + 1), 0);
+}
+
+TEST(OccupancyTest, LeavesSharedMemoryToBlocks) {
+  size_t bytes = 0;
+  ASSERT_EQ(cudaOccupancyAvailableDynamicSMemPerBlock(&bytes, &wide_64_host, 4, 256), cudaSuccess);
+  EXPECT_EQ(Resident(&wide_64_host, 256, bytes), 4);
+  EXPECT_EQ(cudaOccupancyAvailableDynamicSMemPerBlock(&bytes, &wide_64_host, 5, 256), cudaErrorInvalidValue);
+}
+
+TEST(OccupancyTest, NamesWhatIsNotThere) {
+  int blocks = -1;
+  EXPECT_EQ(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, &absent_host, 32, 0),
+            cudaErrorInvalidDeviceFunction);
+  EXPECT_EQ(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, &add_host, 0, 0), cudaErrorInvalidValue);
+  EXPECT_EQ(blocks, 0);
+  cudaLaunchConfig_t config = {};
+  config.gridDim = config.blockDim = dim3(1);
+  EXPECT_EQ(cudaOccupancyMaxActiveClusters(&blocks, &add_host, &config), cudaErrorNotSupported);  // sm_80
 }
 
 TEST(LaunchTest, NamesWhatIsNotThere) {

@@ -25,6 +25,15 @@ struct Statistics {
 };
 Statistics statistics;
 
+// Registers of a thread. PTX declares one per value, before any allocation, so this is an upper bound of what ptxas takes: it keeps to 255,
+// to `.maxnreg`, and to what `.maxntid` and `.minnctapersm` leave to a thread. A warp's registers are a multiple of 256.
+unsigned RegistersPerThread(const ptx::Kernel& kernel) {
+  const unsigned warps = (kernel.max_threads + 31) / 32 * std::max(kernel.min_blocks, 1u);
+  unsigned most = std::clamp(65536 / warps / 256 * 256 / 32, 8u, 255u);
+  if (kernel.max_registers != 0) most = std::min(most, kernel.max_registers);
+  return std::min(kernel.registers, most);
+}
+
 bool Outside(const dim3& d, unsigned x, unsigned y, unsigned z) {
   return d.x == 0 || d.y == 0 || d.z == 0 || d.x > x || d.y > y || d.z > z;
 }
@@ -170,7 +179,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* ho
   if (kernel == nullptr) return Fail(cudaErrorInvalidDeviceFunction, "cudaFuncGetAttributes of no kernel with PTX");
   attributes->sharedSizeBytes = kernel->static_shared_bytes;
   attributes->maxThreadsPerBlock = static_cast<int>(kernel->max_threads);
-  attributes->numRegs = static_cast<int>(std::min(kernel->registers, 255u));
+  attributes->numRegs = static_cast<int>(RegistersPerThread(*kernel));
   attributes->ptxVersion = attributes->binaryVersion = GetSettings().capability;
   attributes->maxDynamicSharedSizeBytes = static_cast<int>(std::max(kSharedBytes, function->dynamic_shared_bytes));
   return cudaSuccess;

@@ -43,6 +43,7 @@ const char* cudaGetErrorName(cudaError_t error) {
     NAME(cudaErrorNotReady);
     NAME(cudaErrorHostMemoryNotRegistered);
     NAME(cudaErrorNotSupported);
+    NAME(cudaErrorInvalidClusterSize);
     NAME(cudaErrorStreamCaptureUnsupported);
     NAME(cudaErrorStreamCaptureInvalidated);
     NAME(cudaErrorStreamCaptureMerge);
@@ -86,6 +87,4 @@ NOT_BUILT(cudaIpcGetMemHandle, cudaIpcMemHandle_t*, void*)
 NOT_BUILT(cudaIpcOpenEventHandle, cudaEvent_t*, cudaIpcEventHandle_t)
 NOT_BUILT(cudaIpcOpenMemHandle, void**, cudaIpcMemHandle_t, unsigned)
 NOT_BUILT(cudaLaunchCooperativeKernel, const void*, dim3, dim3, void**, size_t, cudaStream_t)
-NOT_BUILT(cudaOccupancyMaxActiveBlocksPerMultiprocessor, int*, const void*, int, size_t)
-NOT_BUILT(cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, int*, const void*, int, size_t, unsigned)
 #undef NOT_BUILT
