@@ -8,6 +8,7 @@ stand-in, so PROGRAM is no `nice` or `timeout` that starts another.
 INGOT_STANDIN_STREAMS    lazy (work runs when somebody waits for it), eager, or random by INGOT_STANDIN_SEED
 INGOT_STANDIN_MEMORY_MB  each device's memory, 4096 unless set; INGOT_STANDIN_FAIL_MALLOC=N lets the Nth cudaMalloc fail
 INGOT_STANDIN_DEVICES    number of devices; INGOT_STANDIN_CAPABILITY: 80 or 90
+INGOT_STANDIN_FRESH      what fresh device memory holds: nan, or zero for programs that count on it
 INGOT_STANDIN_STATISTICS=1  counts of launches and instructions at the end
 INGOT_STANDIN_ARRIVAL    when asynchronous copies of a kernel land: late, early, or random; INGOT_STANDIN_RACES=0: no check for races
 """

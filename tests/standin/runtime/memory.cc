@@ -58,7 +58,7 @@ uint64_t AddressSpace::AllocateOn(int device, size_t bytes) {
   d.live[begin] = rounded;
   d.asked[begin] = bytes;
   d.used += rounded;
-  std::memset(Reach(begin), 0xff, rounded);
+  std::memset(Reach(begin), GetSettings().fresh_byte, rounded);
   return begin;
 }
 

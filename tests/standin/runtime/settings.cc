@@ -45,6 +45,7 @@ Settings Read() {
   s.memory_bytes = static_cast<size_t>(Number("INGOT_STANDIN_MEMORY_MB", 4096, 1, 1 << 20)) << 20;
   s.capability = static_cast<int>(Number("INGOT_STANDIN_CAPABILITY", 80, 50, 120));
   s.failing_allocation = Number("INGOT_STANDIN_FAIL_MALLOC", 0, 0, INT64_MAX);
+  s.fresh_byte = Choice<int>("INGOT_STANDIN_FRESH", {{"nan", 0xff}, {"zero", 0}});
   s.statistics = Number("INGOT_STANDIN_STATISTICS", 0, 0, 1) != 0;
   s.machine.seed = s.seed;
   s.machine.count_memory = false;

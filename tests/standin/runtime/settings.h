@@ -19,8 +19,9 @@ struct Settings {
   size_t memory_bytes = size_t{4096} << 20;  // INGOT_STANDIN_MEMORY_MB, of each device
   int capability = 80;                       // INGOT_STANDIN_CAPABILITY: 80 or 90
   int64_t failing_allocation = 0;  // INGOT_STANDIN_FAIL_MALLOC=N: the Nth cudaMalloc fails, counted from 1; 0 = none
-  bool statistics = false;         // INGOT_STANDIN_STATISTICS=1: a line of counts at the end of the process
-  ptx::Options machine;            // INGOT_STANDIN_ARRIVAL=late|early|random, INGOT_STANDIN_RACES=0|1
+  int fresh_byte = 0xff;    // INGOT_STANDIN_FRESH=nan|zero: what fresh device memory holds; all ones are not-a-number
+  bool statistics = false;  // INGOT_STANDIN_STATISTICS=1: a line of counts at the end of the process
+  ptx::Options machine;     // INGOT_STANDIN_ARRIVAL=late|early|random, INGOT_STANDIN_RACES=0|1
 };
 
 const Settings& GetSettings();
