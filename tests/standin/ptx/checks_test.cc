@@ -71,6 +71,11 @@ std::vector<Pair> Pairs() {
       {"a plain write beside atomics", "race",
        "mov.u32 %r6, buffer;\natom.shared.add.u32 %r4, [%r6], 1;\nst.shared.u32 [%r6], %r4;\n",
        "mov.u32 %r6, buffer;\natom.shared.add.u32 %r4, [%r6], 1;\nred.shared.add.u32 [%r6], %r4;\n"},
+      {"another warp's atomic after a plain write and its writer's atomic", "race",
+       "mov.u32 %r6, buffer;\nsetp.eq.u32 %p1, %r0, 0;\n@%p1 st.shared.u32 [%r6], 0;\nbar.warp.sync "
+       "-1;\nred.shared.add.u32 [%r6], 1;\n",
+       "mov.u32 %r6, buffer;\nsetp.eq.u32 %p1, %r0, 0;\n@%p1 st.shared.u32 [%r6], 0;\nbar.sync "
+       "0;\nred.shared.add.u32 [%r6], 1;\n"},
       {"a barrier for half of the exchange", "race", store + "setp.lt.u32 %p1, %r0, 32;\n@%p1 bar.sync 1, 32;\n" + load,
        store + "bar.sync 1, 64;\n" + load},
       {"a producer that only arrives", "race", store + "bar.arrive 1, 64;\n" + load,

@@ -48,7 +48,7 @@ class Memory {
 // When a `cp.async` lands: the latest time that its group's wait allows, at once, or either by the seed.
 enum class Arrival { kLate, kEarly, kRandom };
 
-// How `mma` adds the products of its depth: fp32 ascending, or as published models of the tensor cores do (arXiv 2511.10909).
+// How `mma` adds the products of its depth: fp32 ascending, or as a published model of the A100's tensor cores does (matrix_sum.h).
 enum class SumOrder { kAscending, kTensorCore };
 
 struct Options {

@@ -1,4 +1,7 @@
-// How mma adds: fp32 in ascending order of the depth, or as models of the A100's tensor cores do (Khattak and Mikaitis, arXiv 2511.10909).
+// How mma adds: fp32 in ascending order of the depth, or as the A100's tensor cores do by a published model: the truncated fused dot product
+// of Xie, Xu, Wang, Yang and Yang, "Bit-Accurate Modeling of GPU Matrix Multiply-Accumulate Units" (arXiv 2511.10909, whose authors compared it
+// with the hardware; their program is github.com/microsoft/MMA-Sim). Khattak and Mikaitis, "Accurate Models of NVIDIA Tensor Cores" (arXiv
+// 2512.07004), is a second study. NVIDIA documents neither order nor rounding, and this code has not been compared with a GPU.
 #pragma once
 
 #include "standin/ptx/half.h"

@@ -144,6 +144,49 @@ TEST(PtxMatrix, SumOrdersDiffer) {
   EXPECT_EQ(core[0][0], 0x1p24f);
 }
 
+// By hand, from the rules in matrix_sum.cc. All products but those named are zero.
+float CoreSum(MatrixType type, bool half_sums, float c, std::vector<std::pair<float, float>> products) {
+  float a[16][16] = {}, b[8][16] = {}, sums[16][8] = {}, result[16][8];
+  for (size_t k = 0; k < products.size(); ++k) {
+    a[0][k] = products[k].first;
+    b[0][k] = products[k].second;
+  }
+  sums[0][0] = c;
+  MultiplyAdd({type, static_cast<uint8_t>(type == MatrixType::kTf32 ? 8 : 16), half_sums}, false, a, b, sums, result);
+  return result[0][0];
+}
+
+TEST(PtxMatrix, TensorCoreSumsByHand) {
+  using enum MatrixType;
+  // 24 fraction bits below the greatest exponent, 0: 2^-24 is kept until the result is cut off to 23 bits, 2^-25 is not.
+  EXPECT_EQ(CoreSum(kBfloat, false, 1, {{0x1p-12f, 0x1p-12f}, {0x1p-12f, 0x1p-12f}}), 1 + 0x1p-23f);
+  EXPECT_EQ(CoreSum(kBfloat, false, 1, {{0x1p-12f, 0x1p-13f}, {0x1p-12f, 0x1p-13f}}), 1);
+  // Toward zero on both sides.
+  EXPECT_EQ(CoreSum(kBfloat, false, -1, {{0x1p-12f, -0x1p-12f}}), -1);
+  // The second eight products are a step of their own: 1 + 2^-24 is cut off before 2^-24 comes.
+  std::vector<std::pair<float, float>> two(16);
+  two[0] = two[8] = {0x1p-12f, 0x1p-12f};
+  EXPECT_EQ(CoreSum(kBfloat, false, 1, two), 1);
+  // tf32 has four in a step.
+  two.assign(8, {});
+  two[0] = two[4] = {0x1p-12f, 0x1p-12f};
+  EXPECT_EQ(CoreSum(kTf32, false, 1, two), 1);
+  // A product's exponent is the sum of its factors': 1.5 * 1.5 = 2.25 has 0, so that 2^-24 is kept.
+  EXPECT_EQ(CoreSum(kBfloat, false, -2.25f, {{1.5f, 1.5f}, {0x1p-12f, 0x1p-12f}}), 0);  // the sum's exponent is 1
+  EXPECT_EQ(CoreSum(kBfloat, false, 0, {{1.5f, 1.5f}, {-1.5f, 1.5f}, {0x1p-12f, 0x1p-12f}}), 0x1p-24f);
+  // A subnormal half counts with the exponent -14: 2^-20 * 2^-4 with -18, so that 2^-42 is kept and 2^-43 is not.
+  EXPECT_EQ(CoreSum(kHalf, false, 0x1p-43f, {{0x1p-20f, 0x1p-4f}}), 0x1p-24f);
+  EXPECT_EQ(CoreSum(kHalf, false, 0x1p-42f, {{0x1p-20f, 0x1p-4f}}), 0x1p-24f + 0x1p-42f);
+  // fp32 overflows to infinity, though it is cut off.
+  EXPECT_EQ(CoreSum(kBfloat, false, 0x1.fffffep127f, {{0x1p64f, 0x1p63f}}), INFINITY);
+  // fp16 sums are rounded to the nearest even after each step: 2048 + 1 is 2048, 2048 + 3 is 2052.
+  EXPECT_EQ(CoreSum(kHalf, true, 2048, {{1, 1}}), 2048);
+  EXPECT_EQ(CoreSum(kHalf, true, 2048, {{1, 3}}), 2052);
+  two.assign(16, {});
+  two[0] = two[8] = {1, 1};
+  EXPECT_EQ(CoreSum(kHalf, true, 2048, two), 2048);
+}
+
 // Row r of matrix m is the numbers 64 m + 8 r + 0..7, at 16 (8 m + r).
 TEST(PtxMatrix, LoadsMatricesStraightAndTransposed) {
   for (const bool transposed : {false, true}) {

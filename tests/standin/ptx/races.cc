@@ -66,7 +66,7 @@ Conflict Races::AccessCell(size_t index, const Actor& a) {
     cell.pending = false;
   } else if (cell.pending) {
     conflict.kind = Conflict::Kind::kNotArrived;
-  } else if (!(a.kind == AccessKind::kAtomic && cell.atomic) && !AfterWrite(cell, a)) {
+  } else if (!AfterWrites(cell, a)) {
     conflict.kind = Conflict::Kind::kWrite;
   }
   if (a.kind == AccessKind::kRead) {
@@ -76,10 +76,15 @@ Conflict Races::AccessCell(size_t index, const Actor& a) {
     return conflict;
   }
   if (a.kind != AccessKind::kArrive && conflict.kind == Conflict::Kind::kNone) AfterReads(index, a, conflict);
+  const bool atomic = a.kind == AccessKind::kAtomic;
+  if (atomic && !cell.atomic) {
+    cell.plain_epoch = cell.epoch;
+    cell.plain_writer = cell.writer;
+  }
   cell.epoch = epochs_[a.warp];
   cell.writer = static_cast<uint16_t>(a.warp * 32 + a.lane);
   cell.statement = a.statement;
-  cell.atomic = a.kind == AccessKind::kAtomic;
+  cell.atomic = atomic;
   cell.pending = a.kind == AccessKind::kCopy;
   return conflict;
 }
@@ -89,15 +94,21 @@ bool Races::LanesOrdered(uint32_t warp, uint32_t earlier, uint32_t later, uint32
          Knows(warp, later, warp, earlier, epoch);
 }
 
-bool Races::AfterWrite(const Cell& cell, const Actor& a) const {
-  if (cell.epoch <= base_) return true;
-  const uint32_t writer = cell.writer / 32u, lane = cell.writer % 32u;
-  if (writer != a.warp && cell.epoch <= seen_[a.warp * warps_ + writer]) return true;
+// Atomics need no order among themselves, but after plain writes.
+bool Races::AfterWrites(const Cell& cell, const Actor& a) const {
+  if (cell.atomic && !AfterWrite(cell.plain_epoch, cell.plain_writer, a)) return false;
+  return (cell.atomic && a.kind == AccessKind::kAtomic) || AfterWrite(cell.epoch, cell.writer, a);
+}
+
+bool Races::AfterWrite(uint32_t epoch, uint16_t thread, const Actor& a) const {
+  if (epoch <= base_) return true;
+  const uint32_t writer = thread / 32u, lane = thread % 32u;
+  if (writer != a.warp && epoch <= seen_[a.warp * warps_ + writer]) return true;
   if (a.every_lane) {
-    return (writer == a.warp && cell.epoch < full_sync_[a.warp]) || AllKnow(a.warp, writer, lane, cell.epoch);
+    return (writer == a.warp && epoch < full_sync_[a.warp]) || AllKnow(a.warp, writer, lane, epoch);
   }
-  if (writer != a.warp) return Knows(a.warp, a.lane, writer, lane, cell.epoch);
-  return LanesOrdered(a.warp, lane, a.lane, cell.epoch);
+  if (writer != a.warp) return Knows(a.warp, a.lane, writer, lane, epoch);
+  return LanesOrdered(a.warp, lane, a.lane, epoch);
 }
 
 bool Races::AfterReads(size_t index, const Actor& a, Conflict& conflict) const {

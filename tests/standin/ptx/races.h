@@ -55,6 +55,8 @@ class Races {
     uint32_t statement = 0;
     uint16_t writer = 0;  // 32 * warp + lane
     bool atomic = false;
+    uint16_t plain_writer = 0;  // of the last write that was no atomic, if the last one was
+    uint32_t plain_epoch = 0;
     bool pending = false;
     uint32_t split = 0;  // index of the cell of its first byte; 0 = not split
   };
@@ -69,7 +71,8 @@ class Races {
   };
 
   Conflict AccessCell(size_t index, const Actor& actor);
-  bool AfterWrite(const Cell& cell, const Actor& actor) const;
+  bool AfterWrites(const Cell& cell, const Actor& actor) const;
+  bool AfterWrite(uint32_t epoch, uint16_t writer, const Actor& actor) const;
   bool AfterReads(size_t index, const Actor& actor, Conflict& conflict) const;
   void JoinLanes(uint32_t warp, uint32_t mask);
   bool Knows(uint32_t warp, uint32_t lane, uint32_t other_warp, uint32_t other_lane, uint32_t epoch) const;
