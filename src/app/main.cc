@@ -44,10 +44,11 @@ void AddCommands(CLI::App& parser, const std::vector<Command>& commands, int& co
   parser.require_subcommand(1);
   for (const Command& command : commands) {
     CLI::App* const own = parser.add_subcommand(command.name, command.summary);
-    if (command.declare == nullptr) {
-      AddCommands(*own, command.group, code);
-    } else {
-      own->callback([run = command.declare(*own), hides = command.holds_keys, logs = command.logs, &code] {
+    if (!command.group.empty()) AddCommands(*own, command.group, code);
+    if (command.declare != nullptr) {
+      own->require_subcommand(0, 1);
+      own->callback([own, run = command.declare(*own), hides = command.holds_keys, logs = command.logs, &code] {
+        if (!own->get_subcommands().empty()) return;
         if (hides) HideMemory();
         code = RunOrFail(run);
         if (!logs) code = Answered(code);

@@ -49,6 +49,7 @@ void Bind(base::Schema& schema, EngineOptions& o) {
                "maximum time to swap in a verified update, in milliseconds", base::Positive());
   schema.Section("halt", o.halt);
   schema.Section("speculation", o.speculation);
+  schema.Section("router", o.router);
 }
 
 absl::Status EngineOptions::Validate() const {

@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "rollout/repetition_watch.h"
+#include "rollout/router_options.h"
 #include "rollout/speculation_options.h"
 
 namespace ingot::base {
@@ -39,6 +40,7 @@ struct EngineOptions {
   int64_t max_update_bytes = int64_t{64} << 30;
   HaltOptions halt;
   SpeculationOptions speculation{};
+  RouterOptions router{};  // used by the engines' clients (engine_set.h), not by an engine
 
   // Returns INVALID_ARGUMENT with the field, its value, and the allowed values.
   absl::Status Validate() const;

@@ -1,10 +1,15 @@
 #include "rollout/engine_set.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <span>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "base/checksum.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "rollout/chunk_gate.h"
@@ -19,6 +24,10 @@ constexpr nanoseconds kLongestPause = std::chrono::seconds(16);
 
 bool MayGoElsewhere(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsResourceExhausted(status) || absl::IsNotFound(status);
+}
+
+std::span<const int32_t> Ids(const google::protobuf::RepeatedField<int32_t>& ids) {
+  return {ids.data(), static_cast<size_t>(ids.size())};
 }
 
 // Returns the time from the update's arrival to its first token.
@@ -55,54 +64,65 @@ void AddDrafters(const v1::EngineStatusResponse& one, v1::EngineStatusResponse& 
 // thread, so requests never own engines.
 class EngineSet::State {
  public:
-  State(size_t engines, const base::Clock& clock) : clock_(clock), loads_(engines) {}
+  State(size_t engines, const base::Clock& clock, const RouterOptions& router)
+      : clock_(clock),
+        uses_prefixes_(router.policy == RouterPolicy::kCost),
+        pauses_(engines),
+        router_(router, engines, Seed()) {}
 
   // Chooses the best engine that is not marked in `tried`, which may be shorter than the set. Counts one more request
-  // in flight on it and one more start in progress. Returns nullopt if no engine is left or the set is closed. Started
+  // in flight on it and one more start in progress. Returns null if no engine is left or the set is closed. Started
   // and Ended undo the counts. The set stays alive until Started.
-  std::optional<size_t> PickEngine(const std::vector<bool>& tried) {
+  std::shared_ptr<Router::Sent> Send(const std::vector<bool>& tried, const PrefixKeys& prompt, uint64_t lineage) {
     base::MutexLock lock(mu_);
-    if (closed_) return std::nullopt;
+    if (closed_) return nullptr;
     const nanoseconds now = clock_.Now();
-    // Starting with a different engine each time distributes requests among equally loaded engines.
-    const size_t start = next_++ % loads_.size();
-    std::optional<size_t> best;
-    for (size_t i = 0; i < loads_.size(); ++i) {
-      const size_t candidate = (start + i) % loads_.size();
-      if (!(candidate < tried.size() && tried[candidate]) && (!best.has_value() || Better(candidate, *best, now)))
-        best = candidate;
-    }
-    if (!best.has_value()) return std::nullopt;
-    ++loads_[*best].in_flight;
+    SetCandidates(tried, now);
+    if (candidates_.empty()) return nullptr;
     ++starting_;
-    return best;
+    return std::make_shared<Router::Sent>(router_.Send(prompt, lineage, candidates_, now));
   }
   void Add() {
     base::MutexLock lock(mu_);
-    loads_.emplace_back();
+    pauses_.emplace_back();
+    router_.AddEngine();
   }
   void Started() {
     base::MutexLock lock(mu_);
     if (--starting_ == 0) idle_.SignalAll();
   }
-  void Ended(size_t engine) {
+  void Ended(Router::Sent& sent) {
     base::MutexLock lock(mu_);
-    --loads_[engine].in_flight;
+    router_.End(sent);
   }
 
-  void OnAnswer(size_t engine) {
+  void OnAnswer(Router::Sent& sent, bool pinned, const v1::GenerateChunk& chunk) {
     base::MutexLock lock(mu_);
-    loads_[engine].aside_until = loads_[engine].pause = nanoseconds(0);
+    pauses_[sent.engine] = {};
+    router_.FirstToken(sent, clock_.Now());
+    if (!pinned && !chunk.versions().empty()) router_.SawVersion(sent.engine, chunk.versions().rbegin()->version());
+  }
+  // `whole` is the prompt and the answer.
+  void OnLast(const Router::Sent& sent, const PrefixKeys& whole, bool timed, const v1::GenerateChunk& chunk) {
+    base::MutexLock lock(mu_);
+    router_.Answered(sent, whole, chunk.cached_tokens(), timed, clock_.Now());
   }
   void OnUnavailable(size_t engine, const absl::Status& why) {
     base::MutexLock lock(mu_);
-    Load& load = loads_[engine];
+    Pause& pause = pauses_[engine];
     const nanoseconds now = clock_.Now();
-    if (load.aside_until > now) return;  // another request has already detected this
-    load.pause = load.pause == nanoseconds(0) ? kFirstPause : std::min(2 * load.pause, kLongestPause);
-    load.aside_until = now + load.pause;
+    if (pause.until > now) return;  // another request has already detected this
+    router_.Forget(engine);
+    pause.length = pause.length == nanoseconds(0) ? kFirstPause : std::min(2 * pause.length, kLongestPause);
+    pause.until = now + pause.length;
     INGOT_LOG(warn, "rollout engine {} rejects requests; skipping it for {} s: {}", engine,
-              load.pause / std::chrono::seconds(1), std::string(why.message()));
+              pause.length / std::chrono::seconds(1), std::string(why.message()));
+  }
+
+  bool uses_prefixes() const { return uses_prefixes_; }
+  RouterStats stats() const {
+    base::MutexLock lock(mu_);
+    return router_.stats();
   }
 
   // After this returns, no more requests start on an engine.
@@ -113,22 +133,38 @@ class EngineSet::State {
   }
 
  private:
-  struct Load {
-    int in_flight = 0;
-    nanoseconds aside_until{0};
-    nanoseconds pause{0};  // the last pause; 0 = the engine has answered since
+  struct Pause {
+    nanoseconds until{0};
+    nanoseconds length{0};  // of the last pause; 0 = the engine has answered since
   };
 
-  bool Better(size_t a, size_t b, nanoseconds now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    const nanoseconds a_aside = std::max(loads_[a].aside_until, now), b_aside = std::max(loads_[b].aside_until, now);
-    return a_aside != b_aside ? a_aside < b_aside : loads_[a].in_flight < loads_[b].in_flight;
+  // Several gateways must not draw the same engines.
+  static uint64_t Seed() {
+    return static_cast<uint64_t>(base::Clock::Real().UnixNanos()) ^ static_cast<uint64_t>(getpid());
+  }
+
+  // Sets candidates_ to the engines that are not paused and not in `tried`. If all are paused, to those whose pause
+  // ends first.
+  void SetCandidates(const std::vector<bool>& tried, nanoseconds now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    candidates_.clear();
+    nanoseconds first = nanoseconds::max();
+    for (size_t i = 0; i < pauses_.size(); ++i) {
+      if (i < tried.size() && tried[i]) continue;
+      const nanoseconds free = std::max(pauses_[i].until, now);
+      if (free > first) continue;
+      if (free < first) candidates_.clear();
+      first = free;
+      candidates_.push_back(i);
+    }
   }
 
   const base::Clock& clock_;
-  base::Mutex mu_;
+  const bool uses_prefixes_;
+  mutable base::Mutex mu_;
   base::CondVar idle_;
-  std::vector<Load> loads_ ABSL_GUARDED_BY(mu_);
-  size_t next_ ABSL_GUARDED_BY(mu_) = 0;
+  std::vector<Pause> pauses_ ABSL_GUARDED_BY(mu_);
+  Router router_ ABSL_GUARDED_BY(mu_);
+  std::vector<size_t> candidates_ ABSL_GUARDED_BY(mu_);  // for the request being sent
   int starting_ ABSL_GUARDED_BY(mu_) = 0;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
 };
@@ -137,7 +173,16 @@ class EngineSet::State {
 class EngineSet::Call final : public std::enable_shared_from_this<Call> {
  public:
   Call(const EngineSet& set, v1::GenerateRequest request, OnChunk on_chunk)
-      : set_(set), state_(set.state_), request_(std::move(request)), gate_(std::move(on_chunk)) {}
+      : set_(set),
+        state_(set.state_),
+        pinned_(request.pinned_version() >= 0),
+        timed_(!request.has_paused_version()),
+        lineage_(request.lineage().empty() ? 0 : base::Checksum64(request.lineage()) | 1),
+        request_(std::move(request)),
+        sequence_(request_.pinned_version()),
+        gate_(std::move(on_chunk)) {
+    if (state_->uses_prefixes()) sequence_.Append(Ids(request_.prompt_ids()));
+  }
 
   void Try() {
     std::vector<bool> tried;
@@ -145,22 +190,23 @@ class EngineSet::Call final : public std::enable_shared_from_this<Call> {
       base::MutexLock lock(mu_);
       tried = tried_;
     }
-    const std::optional<size_t> engine = state_->PickEngine(tried);
-    if (!engine.has_value()) {
+    const std::shared_ptr<Router::Sent> sent = state_->Send(tried, sequence_, lineage_);
+    if (sent == nullptr) {
       gate_.Deliver(Rejection());
       return;
     }
+    const size_t engine = sent->engine;
     int number = 0;
     {
       base::MutexLock lock(mu_);
-      if (tried_.size() <= *engine) tried_.resize(*engine + 1);
-      tried_[*engine] = true;
+      if (tried_.size() <= engine) tried_.resize(engine + 1);
+      tried_[engine] = true;
       number = ++attempts_;
     }
-    auto attempt = std::make_unique<Attempt>(state_, *engine);
-    attempt->handle = set_.At(*engine).Generate(
-        request_, [self = shared_from_this(), engine = *engine, number](absl::StatusOr<v1::GenerateChunk> chunk) {
-          self->OnChunk(engine, number, std::move(chunk));
+    auto attempt = std::make_unique<Attempt>(state_, sent);
+    attempt->handle = set_.At(engine).Generate(
+        request_, [self = shared_from_this(), sent, number](absl::StatusOr<v1::GenerateChunk> chunk) {
+          self->OnChunk(*sent, number, std::move(chunk));
         });
     {
       base::MutexLock lock(mu_);
@@ -180,18 +226,18 @@ class EngineSet::Call final : public std::enable_shared_from_this<Call> {
 
  private:
   struct Attempt {
-    Attempt(std::shared_ptr<State> of, size_t on) : state(std::move(of)), engine(on) {}
+    Attempt(std::shared_ptr<State> of, std::shared_ptr<Router::Sent> as) : state(std::move(of)), sent(std::move(as)) {}
     ~Attempt() {
       handle.reset();
-      state->Ended(engine);
+      state->Ended(*sent);
     }
     const std::shared_ptr<State> state;
-    const size_t engine;
+    const std::shared_ptr<Router::Sent> sent;  // guarded by the state, except for its engine
     std::unique_ptr<Request> handle;
   };
 
-  void OnChunk(size_t engine, int number, absl::StatusOr<v1::GenerateChunk> chunk) {
-    if (absl::IsUnavailable(chunk.status())) state_->OnUnavailable(engine, chunk.status());
+  void OnChunk(Router::Sent& sent, int number, absl::StatusOr<v1::GenerateChunk> chunk) {
+    if (absl::IsUnavailable(chunk.status())) state_->OnUnavailable(sent.engine, chunk.status());
     std::unique_ptr<Attempt> over;  // destroyed inside its own OnChunk, it does not wait
     bool again = false, first = false;
     {
@@ -205,11 +251,17 @@ class EngineSet::Call final : public std::enable_shared_from_this<Call> {
         over = std::move(current_);
       }
     }
-    if (first) {
-      request_ = v1::GenerateRequest();  // Try will not run again, and a long prompt uses memory
-      state_->OnAnswer(engine);          // not for every chunk, because all requests share the state
-    }
+    if (first) request_ = v1::GenerateRequest();  // Try will not run again, and a long prompt uses memory
+    if (chunk.ok()) Count(sent, first, *chunk);
     again ? Try() : gate_.Deliver(std::move(chunk));
+  }
+
+  // Tells the router about the first chunk and the last one only, because all requests share the state.
+  void Count(Router::Sent& sent, bool first, const v1::GenerateChunk& chunk) {
+    if (first) state_->OnAnswer(sent, pinned_, chunk);
+    if (!state_->uses_prefixes()) return;
+    sequence_.Append(Ids(chunk.token_ids()));
+    if (chunk.finish() != v1::FINISH_UNSPECIFIED) state_->OnLast(sent, sequence_, timed_, chunk);
   }
 
   absl::Status Rejection() {
@@ -217,9 +269,13 @@ class EngineSet::Call final : public std::enable_shared_from_this<Call> {
     return rejection_.ok() ? absl::UnavailableError("the rollout client is shutting down") : rejection_;
   }
 
-  const EngineSet& set_;  // valid only between State's PickEngine and Started
+  const EngineSet& set_;  // valid only between State's Send and Started
   const std::shared_ptr<State> state_;
+  const bool pinned_;
+  const bool timed_;             // false = the engine may hold the request until a newer version
+  const uint64_t lineage_;       // 0 = unknown
   v1::GenerateRequest request_;  // read by Try; empty once an engine has answered
+  PrefixKeys sequence_;          // of the prompt and the answer so far; empty if the router does not use prefixes
   ChunkGate gate_;
   base::Mutex mu_;
   std::vector<bool> tried_ ABSL_GUARDED_BY(mu_);
@@ -239,8 +295,9 @@ class EngineSet::Handle final : public Request {
   const std::shared_ptr<Call> call_;
 };
 
-EngineSet::EngineSet(std::vector<std::shared_ptr<Client>> engines, const base::Clock& clock)
-    : state_(std::make_shared<State>(engines.size(), clock)), engines_(std::move(engines)) {}
+EngineSet::EngineSet(std::vector<std::shared_ptr<Client>> engines, const base::Clock& clock,
+                     const RouterOptions& router)
+    : state_(std::make_shared<State>(engines.size(), clock, router)), engines_(std::move(engines)) {}
 
 EngineSet::~EngineSet() { state_->Close(); }
 
@@ -308,6 +365,17 @@ absl::StatusOr<v1::EngineStatusResponse> EngineSet::Status() {
   }
   if (!sum.has_value()) return error;
   return *std::move(sum);
+}
+
+std::string EngineSet::MetricsText() const {
+  const RouterStats stats = state_->stats();
+  return absl::StrCat(
+      "# HELP ingot_router_stayed_total Calls sent to the last engine of their episode.\n",
+      "# TYPE ingot_router_stayed_total counter\ningot_router_stayed_total ", stats.stayed, "\n",
+      "# HELP ingot_router_moved_total Calls sent to another engine than the last one of their episode.\n",
+      "# TYPE ingot_router_moved_total counter\ningot_router_moved_total ", stats.moved, "\n",
+      "# HELP ingot_router_cost_error Mean relative error of the estimated time to a call's first token.\n",
+      "# TYPE ingot_router_cost_error gauge\ningot_router_cost_error ", stats.cost_error(), "\n");
 }
 
 }  // namespace ingot::rollout

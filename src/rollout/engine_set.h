@@ -1,23 +1,24 @@
-// A Client that distributes requests across several engines. More engines may join. A request is sent to the engine
-// with the fewest running requests from this set. If an engine rejects it before the first chunk for a reason that may
-// not apply to other engines, the request moves to the next engine. The set skips an unreachable engine for a while.
-// Because such an engine rejects requests immediately, it would otherwise always have the fewest running requests and
-// attract all new ones.
+// A Client that distributes requests across several engines. More engines may join. A Router (router.h) chooses the
+// engine. If an engine rejects a request before the first chunk for a reason that may not apply to other engines, the
+// request moves to the next engine. The set skips an unreachable engine for a while. Because such an engine rejects
+// requests immediately, it would otherwise always have the shortest queue and attract all new ones.
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "rollout/client.h"
+#include "rollout/router.h"
 
 namespace ingot::rollout {
 
 class EngineSet final : public Client {
  public:
   // REQUIRES: `engines` is not empty, and `clock` outlives the set.
-  EngineSet(std::vector<std::shared_ptr<Client>> engines, const base::Clock& clock);
+  EngineSet(std::vector<std::shared_ptr<Client>> engines, const base::Clock& clock, const RouterOptions& router = {});
   // Running requests end when their engines end them and no longer move to other engines.
   ~EngineSet() override;
 
@@ -31,6 +32,9 @@ class EngineSet final : public Client {
   // Sums the counters of the engines that answer. The version is the oldest among them, and the held versions come from
   // the same engine. If no engine answers, returns the last engine's error.
   absl::StatusOr<v1::EngineStatusResponse> Status() override;
+
+  // Returns the router's counters in Prometheus text format.
+  std::string MetricsText() const;
 
  private:
   class State;

@@ -241,6 +241,39 @@ TEST_F(EngineSetTest, ARequestMayOutliveTheSetAndThenDoesNotMove) {
   EXPECT_EQ(asked(), 1);
 }
 
+TEST_F(EngineSetTest, AnEpisodesCallsGoToTheEngineThatHasTheirPrefix) {
+  v1::GenerateRequest request;
+  request.set_lineage("episode");
+  for (int i = 0; i < 400; ++i) request.add_prompt_ids(i);
+  int first = -1;
+  for (int turn = 0; turn < 10; ++turn) {
+    const auto handle = set_->Generate(request, [](const absl::StatusOr<v1::GenerateChunk>&) {});
+    clock_.Advance(std::chrono::milliseconds(50));
+    v1::GenerateChunk answer = Last();
+    answer.add_token_ids(1000 + turn);
+    v1::VersionRun& run = *answer.add_versions();
+    run.set_version(turn / 4);
+    run.set_count(1);
+    a_->Deliver(answer);
+    b_->Deliver(answer);
+    request.add_prompt_ids(1000 + turn);
+    if (first < 0) first = b_->asked;
+  }
+  EXPECT_EQ(b_->asked, first * 10) << "one engine got all turns, over two weight updates";
+  EXPECT_THAT(set_->MetricsText(), testing::HasSubstr("ingot_router_stayed_total 9"));
+  EXPECT_THAT(set_->MetricsText(), testing::HasSubstr("ingot_router_moved_total 0"));
+}
+
+TEST_F(EngineSetTest, FewestIgnoresPrefixes) {
+  set_ = std::make_unique<EngineSet>(std::vector<std::shared_ptr<Client>>{a_, b_}, clock_,
+                                     RouterOptions{.policy = RouterPolicy::kFewest});
+  v1::GenerateRequest request;
+  request.set_lineage("episode");
+  request.mutable_prompt_ids()->Resize(4000, 7);
+  for (int turn = 0; turn < 10; ++turn) set_->Generate(request, [](const absl::StatusOr<v1::GenerateChunk>&) {});
+  EXPECT_EQ(a_->asked, 5);
+}
+
 TEST_F(EngineSetTest, StatusAddsUpTheEnginesThatAnswer) {
   b_->version = 4;
   EXPECT_EQ(set_->Status()->version(), 4);

@@ -13,7 +13,6 @@
 #include "base/secret.h"
 #include "gateway/grpc_client.h"
 #include "http/tls.h"
-#include "rollout/engine_set.h"
 #include "rollout/grpc_client.h"
 
 namespace ingot::app {
@@ -86,10 +85,11 @@ Gateways ClientsOfGateways(RunRegistry& registry, int gateways, std::chrono::mil
   return clients;
 }
 
-std::shared_ptr<rollout::Client> ConnectEngines(RunRegistry& registry, int engines) {
+std::shared_ptr<rollout::EngineSet> ConnectEngines(RunRegistry& registry, int engines,
+                                                   const rollout::RouterOptions& router) {
   std::vector<std::shared_ptr<rollout::Client>> clients;
   for (int i = 0; i < engines; ++i) clients.push_back(rollout::NewGrpcClient(registry.To(RoleName("rollout", i))));
-  auto set = std::make_shared<rollout::EngineSet>(std::move(clients), base::Clock::Real());
+  auto set = std::make_shared<rollout::EngineSet>(std::move(clients), base::Clock::Real(), router);
   registry.OnRole("rollout", [weak = std::weak_ptr(set), engines, &registry](const std::string& name) {
     const auto joined = weak.lock();
     if (EngineNumber(name).value_or(0) < engines || joined == nullptr) return;

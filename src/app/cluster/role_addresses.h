@@ -13,7 +13,7 @@
 #include "app/run/run_config.h"
 #include "app/run/uncalled_episodes.h"
 #include "base/status.h"
-#include "rollout/client.h"
+#include "rollout/engine_set.h"
 
 namespace ingot::app {
 
@@ -38,8 +38,9 @@ std::vector<v1::RoleChannel> ConnectGateways(RunRegistry& registry, int gateways
 // Returns clients for all gateways, with their names. A call takes at most `deadline`.
 Gateways ClientsOfGateways(RunRegistry& registry, int gateways, std::chrono::milliseconds deadline);
 
-// One client over all engines (rollout/engine_set.h): the configured engines, and each engine that joins later.
-std::shared_ptr<rollout::Client> ConnectEngines(RunRegistry& registry, int engines);
+// One client over all engines: the configured engines, and each engine that joins later.
+std::shared_ptr<rollout::EngineSet> ConnectEngines(RunRegistry& registry, int engines,
+                                                   const rollout::RouterOptions& router);
 
 // Returns an engine's index by its role name, or nullopt if the role is not an engine.
 std::optional<int> EngineNumber(const std::string& name);

@@ -71,7 +71,9 @@ absl::Status RunGateway(const RoleContext& context) {
   RoleClients clients;
   clients.pool = PoolOf(context);
   clients.scheduler = scheduler::NewGrpcClient(context.registry->To("scheduler"), kRoleDeadline);
-  clients.engine = ConnectEngines(*context.registry, config.cluster.rollout_engines);
+  const std::shared_ptr<rollout::EngineSet> engines =
+      ConnectEngines(*context.registry, config.cluster.rollout_engines, config.rollout.router);
+  clients.engine = engines;
   INGOT_ASSIGN_OR_RETURN(clients.external, ConnectExternalModels(config.gateway, config.cluster.allow_plaintext));
   GatewayPeers peers(*context.registry, config.cluster.gateways, context.index);
   gateway::GatewayParts parts;
@@ -82,7 +84,7 @@ absl::Status RunGateway(const RoleContext& context) {
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<gateway::Gateway> gateway,
                          MakeGateway(config.gateway, clients, model.text, std::move(parts)));
   const absl::Cleanup without = [&context] { context.more_metrics.Set(nullptr); };
-  context.more_metrics.Set([&gateway] { return gateway->MetricsText(); });
+  context.more_metrics.Set([&gateway, engines] { return gateway->MetricsText() + engines->MetricsText(); });
   INGOT_RETURN_IF_ERROR(Persist(RoleRetryPolicy(), "taking the open episodes over", [&] {
     return GoOnFor(RoleName("gateway", context.index), *gateway, *clients.scheduler);
   }));

@@ -40,7 +40,9 @@ std::unique_ptr<datapool::Client> PoolOf(const RoleContext& context) {
 absl::StatusOr<reward::TermParts> TermPartsOf(const RoleContext& context, RoleClients& clients) {
   const RunConfig& config = context.config;
   if (AsksModels(config.rewards)) {
-    if (clients.engine == nullptr) clients.engine = ConnectEngines(*context.registry, config.cluster.rollout_engines);
+    if (clients.engine == nullptr) {
+      clients.engine = ConnectEngines(*context.registry, config.cluster.rollout_engines, config.rollout.router);
+    }
     INGOT_ASSIGN_OR_RETURN(clients.external, ConnectExternalModels(config.gateway, config.cluster.allow_plaintext));
   }
   return MakeTermParts(config, clients, [&] { return TextPartsOf(config.model); });

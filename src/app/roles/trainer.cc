@@ -47,7 +47,7 @@ absl::StatusOr<int> RunTrainerRole(const RoleContext& context, trainer::Ranks* r
   RoleClients clients;
   clients.pool = PoolOf(context);
   clients.scheduler = scheduler::NewGrpcClient(context.registry->To("scheduler"), kTrainerDeadline);
-  clients.engine = ConnectEngines(*context.registry, config.cluster.rollout_engines);
+  clients.engine = ConnectEngines(*context.registry, config.cluster.rollout_engines, config.rollout.router);
   for (int i = 0; config.has_external_engine() && i < config.cluster.rollout_engines; ++i) {
     clients.engines.emplace_back(RoleName("rollout", i),
                                  rollout::NewGrpcClient(context.registry->To(RoleName("rollout", i))));

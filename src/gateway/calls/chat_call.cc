@@ -71,6 +71,7 @@ void ChatCall::Ask(v1::GenerateRequest request) {
 v1::GenerateRequest ChatCall::EngineRequest() const {
   v1::GenerateRequest request;
   request.set_request_id(setup_.call_id);
+  request.set_lineage(setup_.episode->id());
   request.mutable_prompt_ids()->Add(plan_->ids.begin(), plan_->ids.end());
   request.mutable_placeholders()->Add(plan_->placeholders.begin(), plan_->placeholders.end());
   *request.mutable_sampling() = sampling_;

@@ -7,6 +7,7 @@
 #include "app/commands/bench/bench_sandbox.h"
 #include "app/commands/bench/rollout_bench.h"
 #include "app/commands/bench/simulate_command.h"
+#include "app/commands/bench/simulate_router.h"
 #include "app/commands/bench/speculation_bench.h"
 #include "app/commands/command_line/command.h"
 
@@ -52,6 +53,32 @@ Command::Run DeclareSimulate(CLI::App& parser) {
     }
     return RunSimulate(*args);
   };
+}
+
+Command::Run DeclareSimulateRouter(CLI::App& parser) {
+  const auto args = std::make_shared<SimulateRouterArgs>();
+  rollout::EngineSimulationOptions& options = args->options;
+  parser.add_option("trace", args->trace,
+                    "JSON lines: episodes, or requests in the format of Mooncake's traces; default: an RL run of 40 "
+                    "groups of 8 episodes with about 11 turns");
+  parser.add_option("--write-trace", args->write_trace, "write the default trace to this file, and simulate nothing");
+  parser.add_option("--engines", options.engines, "number of engines")->capture_default_str();
+  parser.add_option("--slow", options.last_engine_speed, "speed of the last engine, compared with the others")
+      ->capture_default_str();
+  parser.add_option("--prefill-rate", options.prefill_rate, "prompt tokens per second and engine")
+      ->capture_default_str();
+  parser.add_option("--decode-s", options.decode_seconds, "seconds per decoding step with few requests")
+      ->capture_default_str();
+  parser.add_option("--cache-tokens", options.cache_tokens, "KV cache of an engine, in tokens")->capture_default_str();
+  parser.add_option("--version-s", options.version_seconds, "seconds between two weight updates; 0: none")
+      ->capture_default_str();
+  parser.add_option("--episodes", options.episodes, "number of concurrent episodes")->capture_default_str();
+  parser.add_option("--warmup-s", options.warmup_seconds, "leave out the calls of the first seconds")
+      ->capture_default_str();
+  parser.add_option("--stay", options.router.stay, "rollout.router.stay")->capture_default_str();
+  parser.add_option("--load-weight", options.router.load_weight, "rollout.router.load_weight")->capture_default_str();
+  parser.add_flag("--json", args->json, "print one JSON object per router");
+  return [args] { return RunSimulateRouter(*args); };
 }
 
 Command::Run DeclareBenchAttention(CLI::App& parser) {
@@ -141,7 +168,10 @@ Command::Run DeclareBenchSandbox(CLI::App& parser) {
 
 std::vector<Command> BenchCommands() {
   return {
-      {"simulate", "compare the orders in which batches take finished groups, in simulated time", DeclareSimulate},
+      {"simulate",
+       "compare the orders in which batches take finished groups, in simulated time",
+       DeclareSimulate,
+       {{"router", "compare the ways to choose a call's engine, in simulated time", DeclareSimulateRouter}}},
       {"bench",
        "measure this machine, one JSON object per figure",
        nullptr,

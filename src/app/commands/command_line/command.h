@@ -23,9 +23,10 @@ struct Command {
 
   std::string name;
   std::string summary;
-  // Adds the command's arguments to the parser. Returns a function that runs the command after parsing. Null = a group.
+  // Adds the command's arguments to the parser. Returns a function that runs the command after parsing, if none of
+  // `group` was given. Null = one of `group` is required.
   Run (*declare)(CLI::App& parser) = nullptr;
-  std::vector<Command> group = {};  // subcommands of a group
+  std::vector<Command> group = {};  // subcommands
   bool computes = false;            // uses OpenMP threads
   bool holds_keys = false;          // hides its memory because it holds keys (process.h)
   bool logs = false;                // runs until stopped; its output is a log, so a lost line is not a failure

@@ -1,0 +1,34 @@
+// Keys for the prefixes of a token sequence, for guesses about which prefixes an engine has cached. Each key stands for
+// all tokens up to a multiple of kTokens. Keys are 64 bits, so two prefixes may have the same key by chance.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace ingot::rollout {
+
+class PrefixKeys {
+ public:
+  static constexpr int64_t kTokens = 64;  // tokens per key
+
+  // Sequences for different pinned versions have different keys. -1 = follows the newest version.
+  explicit PrefixKeys(int64_t pinned_version = -1);
+
+  void Append(std::span<const int32_t> ids);
+
+  // keys()[i] stands for the first (i + 1) * kTokens tokens.
+  const std::vector<uint64_t>& keys() const { return keys_; }
+  int64_t tokens() const { return static_cast<int64_t>(keys_.size()) * kTokens + static_cast<int64_t>(rest_.size()); }
+  bool pinned() const { return pinned_; }
+
+ private:
+  void Add(std::span<const int32_t> ids);  // kTokens of them
+
+  bool pinned_;
+  uint64_t last_;
+  std::vector<uint64_t> keys_;
+  std::vector<int32_t> rest_;  // the tokens after the last key
+};
+
+}  // namespace ingot::rollout

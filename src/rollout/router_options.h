@@ -1,0 +1,21 @@
+// The options for choosing a request's engine. Bind declares each key with its meaning and bounds.
+#pragma once
+
+namespace ingot::base {
+class Schema;
+}
+
+namespace ingot::rollout {
+
+// The last two are baselines for `ingot simulate router`, and no key selects them.
+enum class RouterPolicy { kCost, kFewest, kRoundRobin, kSticky };
+
+struct RouterOptions {
+  RouterPolicy policy = RouterPolicy::kCost;
+  double stay = 1.2;        // an episode leaves its engine if that costs more than this times the least cost
+  double load_weight = 64;  // prompt tokens that one more request in flight counts as
+};
+
+void Bind(base::Schema& schema, RouterOptions& options);
+
+}  // namespace ingot::rollout

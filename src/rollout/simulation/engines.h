@@ -1,0 +1,58 @@
+// Rollout engines in simulated time, to compare ways to choose an engine (router.h) on a trace.
+//
+//   prefill     an engine computes one prompt at a time, in order of arrival, at a fixed rate, except for the prefix
+//               that its cache has
+//   decode      a step takes decode_seconds * (1 + requests in the step / 32) and gives one token to each of them; it
+//               does not slow down prefill
+//   cache       the least recently used prefixes are evicted; with a new version, all of them become useless, and
+//               requests in progress do not add to it
+//   episodes    up to `episodes` run at once; the next one of the trace starts when one has ended
+//
+// Pure and deterministic: the same trace and options give the same report.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+#include "rollout/router_options.h"
+#include "rollout/simulation/trace.h"
+
+namespace ingot::rollout {
+
+struct EngineSimulationOptions {
+  RouterOptions router;
+  int engines = 4;
+  double prefill_rate = 8000;     // prompt tokens per second and engine
+  double decode_seconds = 0.012;  // of a step with few requests
+  double last_engine_speed = 1;   // of the last engine, compared with the others; at most 1
+  int64_t cache_tokens = 400'000;
+  double version_seconds = 120;  // between two versions; 0 = a single version
+  int episodes = 64;
+  double warmup_seconds = 60;  // calls that arrive earlier are not reported, except in `seconds`
+
+  absl::Status Validate() const;
+};
+
+struct EngineSimulationReport {
+  int64_t calls = 0, prompt_tokens = 0, computed_tokens = 0;
+  double ttft_p50 = 0, ttft_p99 = 0;  // time to first token, in seconds
+  double seconds = 0;                 // until the last call has ended
+  int64_t moved = 0, stayed = 0;      // RouterStats
+  double cost_error = 0;
+
+  double computed_share() const {
+    return prompt_tokens == 0 ? 0 : static_cast<double>(computed_tokens) / static_cast<double>(prompt_tokens);
+  }
+};
+
+absl::StatusOr<EngineSimulationReport> SimulateEngines(const Trace& trace, const EngineSimulationOptions& options);
+
+// Prompts of the trace's calls, to measure decisions: at most `most`, in the order of their sessions.
+std::vector<std::vector<int32_t>> PromptsOf(const Trace& trace, size_t most);
+
+// Sends each prompt to a Router and ends it, as an EngineSet does. The results do not matter, but the time does.
+void RoutePrompts(std::span<const std::vector<int32_t>> prompts, const EngineSimulationOptions& options);
+
+}  // namespace ingot::rollout
