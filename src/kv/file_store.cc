@@ -1,0 +1,246 @@
+#include "kv/file_store.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/fd.h"
+
+namespace ingot::kv {
+namespace {
+
+using std::chrono::nanoseconds;
+
+constexpr nanoseconds kFirstPause = std::chrono::seconds(1);
+constexpr nanoseconds kLongestPause = std::chrono::seconds(16);
+constexpr double kMaintenancePerRetirement = 4;
+constexpr double kLongestMaintenanceSeconds = 5;
+
+absl::Status Failed(const char* action, const std::string& path) {
+  return absl::UnavailableError(absl::StrCat("kv.store: cannot ", action, " ", path, ": ", std::strerror(errno)));
+}
+
+absl::Status Wrong(const std::string& path, const char* what) {
+  return absl::DataLossError(absl::StrCat(path, ": ", what));
+}
+
+// Reads exactly `bytes`. Returns DATA_LOSS if the file ends before.
+absl::Status ReadAt(int fd, std::span<std::byte> bytes, int64_t offset, const std::string& path) {
+  while (!bytes.empty()) {
+    const ssize_t read = pread(fd, bytes.data(), bytes.size(), offset);
+    if (read < 0 && errno == EINTR) continue;
+    if (read < 0) return Failed("read", path);
+    if (read == 0) return Wrong(path, "the file is truncated");
+    bytes = bytes.subspan(static_cast<size_t>(read));
+    offset += read;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteAt(int fd, std::span<const std::byte> bytes, int64_t offset, const std::string& path) {
+  while (!bytes.empty()) {
+    const ssize_t written = pwrite(fd, bytes.data(), bytes.size(), offset);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return Failed("write", path);
+    bytes = bytes.subspan(static_cast<size_t>(written));
+    offset += written;
+  }
+  return absl::OkStatus();
+}
+
+// Opens a chunk for reading and checks its type and size before anything is read. O_NONBLOCK returns at once for a
+// named pipe.
+absl::StatusOr<base::Fd> OpenChunk(const std::string& path, int64_t bytes) {
+  base::Fd fd(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (!fd.valid()) {
+    if (errno == ENOENT) return absl::NotFoundError(path);
+    if (errno == ELOOP || errno == ENXIO) return Wrong(path, "it is not a file");
+    return Failed("open", path);
+  }
+  struct stat info{};
+  if (fstat(fd.get(), &info) != 0) return Failed("stat", path);
+  if (!S_ISREG(info.st_mode)) return Wrong(path, "it is not a file");
+  if (info.st_size != bytes) return Wrong(path, "the file has another size than its chunk");
+  return fd;
+}
+
+template <typename Planes>
+bool HaveSizes(const Planes& planes, std::span<const int64_t> plane_bytes) {
+  if (planes.size() != plane_bytes.size()) return false;
+  for (size_t i = 0; i < planes.size(); ++i) {
+    int64_t sum = 0;
+    for (const auto& piece : planes[i]) sum += std::ssize(piece);
+    if (sum != plane_bytes[i]) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<FileStore>> FileStore::Open(const Options& options, const base::Clock& clock) {
+  INGOT_RETURN_IF_ERROR(options.Validate());
+  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<StoreFolder> folder, StoreFolder::Open(options.store, options.max_bytes));
+  std::unique_ptr<FileStore> store(new FileStore(options, std::move(folder), clock));
+  INGOT_RETURN_IF_ERROR(store->Maintain());
+  return store;
+}
+
+FileStore::FileStore(const Options& options, std::unique_ptr<StoreFolder> folder, const base::Clock& clock)
+    : options_(options),
+      folder_(std::move(folder)),
+      clock_(clock),
+      outage_(absl::StrCat("the KV store ", options.store), clock),
+      maintenance_({.name = "kv maintenance"}, clock) {
+  const double seconds = std::min(options.retire_after_s / kMaintenancePerRetirement, kLongestMaintenanceSeconds);
+  timer_ = maintenance_.PostEvery(base::FromSeconds(seconds), [this] { Note(Maintain()).IgnoreError(); });
+}
+
+FileStore::~FileStore() = default;
+
+int64_t FileStore::Longest(const Root& root, std::span<const Chunk> chain) {
+  if (chain.empty() || !CheckOn().ok() || !CheckRoot(root, chain.front().root).ok()) return 0;
+  int64_t count = 0;
+  while (count < std::ssize(chain) && access(folder_->PathOf(chain[static_cast<size_t>(count)]).c_str(), R_OK) == 0)
+    ++count;
+  return count;
+}
+
+absl::Status FileStore::Get(const Root& root, const Chunk& chunk, const PlanesToRead& planes) {
+  INGOT_RETURN_IF_ERROR(CheckOn());
+  const absl::Status read = Read(root, chunk, planes);
+  if (absl::IsDataLoss(read)) {
+    folder_->SetAside(chunk);
+    base::MutexLock lock(mu_);
+    ++stats_.corrupt;
+  }
+  return Note(read);
+}
+
+absl::Status FileStore::Read(const Root& root, const Chunk& chunk, const PlanesToRead& planes) {
+  if (!HaveSizes(planes, root.plane_bytes))
+    return absl::InvalidArgumentError("the planes have other sizes than the root");
+  INGOT_RETURN_IF_ERROR(CheckRoot(root, chunk.root));
+  const std::string path = folder_->PathOf(chunk);
+  const FileLayout layout = LayoutOf(chunk, root.plane_bytes);
+  INGOT_ASSIGN_OR_RETURN(const base::Fd fd, OpenChunk(path, layout.file_bytes));
+  std::string header(static_cast<size_t>(layout.header_bytes), '\0');
+  INGOT_RETURN_IF_ERROR(ReadAt(fd.get(), std::as_writable_bytes(std::span(header)), 0, path));
+  std::vector<uint64_t> checksums;
+  if (!ReadHeader(header, chunk, root.plane_bytes, checksums)) return Wrong(path, "the header is of another chunk");
+  for (size_t i = 0; i < planes.size(); ++i) {
+    base::StreamingChecksum checksum;
+    int64_t at = layout.offsets[i];
+    for (const std::span<std::byte> piece : planes[i]) {
+      INGOT_RETURN_IF_ERROR(ReadAt(fd.get(), piece, at, path));
+      checksum.Update(piece);
+      at += std::ssize(piece);
+    }
+    if (checksum.Digest() != checksums[i]) return Wrong(path, "a checksum differs");
+  }
+  futimens(fd.get(), nullptr);  // its last use; a failure makes its eviction earlier
+  return absl::OkStatus();
+}
+
+absl::Status FileStore::Put(const Root& root, const Chunk& chunk, const PlanesToWrite& planes) {
+  absl::Status written = CheckOn();
+  if (written.ok()) written = Note(Write(root, chunk, planes));
+  base::MutexLock lock(mu_);
+  written.ok() ? ++stats_.put_chunks : ++stats_.failed_puts;
+  return absl::IsAlreadyExists(written) ? absl::OkStatus() : written;
+}
+
+absl::Status FileStore::Write(const Root& root, const Chunk& chunk, const PlanesToWrite& planes) {
+  if (!HaveSizes(planes, root.plane_bytes))
+    return absl::InvalidArgumentError("the planes have other sizes than the root");
+  if (access(folder_->PathOf(chunk).c_str(), F_OK) == 0) return absl::OkStatus();
+  std::vector<uint64_t> checksums;
+  for (const auto& plane : planes) {
+    base::StreamingChecksum checksum;
+    for (const std::span<const std::byte> piece : plane) checksum.Update(piece);
+    checksums.push_back(checksum.Digest());
+  }
+  const FileLayout layout = LayoutOf(chunk, root.plane_bytes);
+  const std::string draft = folder_->NewDraft(), header = EncodeHeader(chunk, root.plane_bytes, checksums);
+  const auto write = [&]() -> absl::Status {
+    const base::Fd fd(open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+    if (!fd.valid()) return Failed("create", draft);
+    INGOT_RETURN_IF_ERROR(WriteAt(fd.get(), std::as_bytes(std::span(header)), 0, draft));
+    for (size_t i = 0; i < planes.size(); ++i) {
+      int64_t at = layout.offsets[i];
+      for (const std::span<const std::byte> piece : planes[i]) {
+        INGOT_RETURN_IF_ERROR(WriteAt(fd.get(), piece, at, draft));
+        at += std::ssize(piece);
+      }
+    }
+    return absl::OkStatus();
+  };
+  if (const absl::Status written = write(); !written.ok()) {
+    unlink(draft.c_str());
+    return written;
+  }
+  return folder_->Publish(draft, layout.file_bytes, root, chunk);
+}
+
+void FileStore::Hold(std::vector<base::Key128> roots) {
+  base::MutexLock lock(mu_);
+  held_ = std::move(roots);
+}
+
+StoreStats FileStore::stats() const {
+  base::MutexLock lock(mu_);
+  StoreStats stats = stats_;
+  stats.bytes = folder_->bytes();
+  stats.retired_bytes = folder_->retired_bytes();
+  stats.evicted_bytes = folder_->evicted_bytes();
+  return stats;
+}
+
+absl::Status FileStore::Maintain() {
+  std::vector<base::Key128> held;
+  {
+    base::MutexLock lock(mu_);
+    held = held_;
+  }
+  for (const base::Key128& root : held) INGOT_RETURN_IF_ERROR(folder_->Keep(root));
+  INGOT_RETURN_IF_ERROR(folder_->Retire(options_.retire_after_s));
+  return folder_->Clean();
+}
+
+absl::Status FileStore::CheckOn() {
+  base::MutexLock lock(mu_);
+  if (clock_.Now() >= off_until_) return absl::OkStatus();
+  return absl::UnavailableError("the KV store is off after an error");
+}
+
+absl::Status FileStore::Note(const absl::Status& status) {
+  base::MutexLock lock(mu_);
+  if (absl::IsUnavailable(status)) {
+    outage_.Failed(status);
+    pause_ = pause_ == nanoseconds(0) ? kFirstPause : std::min(2 * pause_, kLongestPause);
+    off_until_ = clock_.Now() + pause_;
+  } else {
+    outage_.Over();
+    pause_ = nanoseconds(0);
+  }
+  return status;
+}
+
+// Checks root.json once per root.
+absl::Status FileStore::CheckRoot(const Root& root, const base::Key128& key) {
+  {
+    base::MutexLock lock(mu_);
+    if (right_roots_.contains(key)) return absl::OkStatus();
+  }
+  INGOT_RETURN_IF_ERROR(folder_->CheckRoot(key, root.Text()));
+  base::MutexLock lock(mu_);
+  right_roots_[key] = true;
+  return absl::OkStatus();
+}
+
+}  // namespace ingot::kv

@@ -1,0 +1,68 @@
+// A Store in a directory on any POSIX file system, tmpfs included, which machines may share. The file system must
+// support flock(2) between its machines.
+//
+// A chunk is written to tmp/ and renamed, without fsync: after a machine's crash, a torn file fails its checksum and is
+// a miss. After an I/O error, the store is off for 1, 2, 4, ... 16 s: every call returns UNAVAILABLE at once. The first
+// error and one per minute are logged.
+//
+// A thread marks the held roots and removes old ones (folder.h).
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "base/clock.h"
+#include "base/executor.h"
+#include "base/mutex.h"
+#include "base/outage.h"
+#include "kv/folder.h"
+#include "kv/options.h"
+#include "kv/store.h"
+
+namespace ingot::kv {
+
+class FileStore final : public Store {
+ public:
+  // `clock` must outlive the store. Returns UNAVAILABLE with the path if the directory cannot be written or locked, and
+  // INVALID_ARGUMENT if an option is out of range.
+  static absl::StatusOr<std::unique_ptr<FileStore>> Open(const Options& options,
+                                                         const base::Clock& clock = base::Clock::Real());
+  ~FileStore() override;
+
+  int64_t Longest(const Root& root, std::span<const Chunk> chain) override;
+  absl::Status Get(const Root& root, const Chunk& chunk, const PlanesToRead& planes) override;
+  absl::Status Put(const Root& root, const Chunk& chunk, const PlanesToWrite& planes) override;
+  void Hold(std::vector<base::Key128> roots) override;
+  StoreStats stats() const override;
+
+  // Marks the held roots, and removes old roots and what killed processes left. Called every few seconds.
+  absl::Status Maintain();
+
+ private:
+  FileStore(const Options& options, std::unique_ptr<StoreFolder> folder, const base::Clock& clock);
+
+  absl::Status CheckOn();
+  absl::Status Note(const absl::Status& status);  // turns the store off after UNAVAILABLE; returns `status`
+  absl::Status CheckRoot(const Root& root, const base::Key128& key);
+  absl::Status Read(const Root& root, const Chunk& chunk, const PlanesToRead& planes);
+  absl::Status Write(const Root& root, const Chunk& chunk, const PlanesToWrite& planes);
+
+  const Options options_;
+  const std::unique_ptr<StoreFolder> folder_;
+  const base::Clock& clock_;
+  mutable base::Mutex mu_;
+  base::Outage outage_ ABSL_GUARDED_BY(mu_);
+  std::chrono::nanoseconds off_until_ ABSL_GUARDED_BY(mu_){0};
+  std::chrono::nanoseconds pause_ ABSL_GUARDED_BY(mu_){0};
+  std::vector<base::Key128> held_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<base::Key128, bool, base::Key128Hash> right_roots_ ABSL_GUARDED_BY(mu_);  // checked root.json
+  StoreStats stats_ ABSL_GUARDED_BY(mu_);
+  base::Executor maintenance_;  // one thread; it and its timer stop before other members are destroyed
+  base::Timer timer_;
+};
+
+}  // namespace ingot::kv

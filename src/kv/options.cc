@@ -1,0 +1,27 @@
+#include "kv/options.h"
+
+#include "base/config.h"
+
+namespace ingot::kv {
+
+void Bind(base::Schema& schema, Options& o) {
+  schema.Field("store", &o.store,
+               "directory in which engines share the KV of whole chunks of a prompt, on a file system of all their "
+               "machines; empty: none");
+  schema.Field("chunk_tokens", &o.chunk_tokens, "tokens per chunk; a multiple of rollout.kv_block_tokens",
+               base::InRange(1, 65536));
+  schema.Field("max_bytes", &o.max_bytes,
+               "maximum size of the store; the least recently used chunks are removed. Each engine may use one more "
+               "chunk while it writes",
+               base::Positive());
+  schema.Choice("write", &o.write, {"prompts", "all", "none"},
+                "what an engine writes: prompts: whole chunks of prompts; all: also of answers; none: it only reads");
+  schema.Field("retire_after_s", &o.retire_after_s,
+               "seconds after which chunks of a version are removed if no engine has held the version",
+               base::InRange(1, 1e6));
+  schema.Field("io_threads", &o.io_threads, "threads of an engine that read and write chunks", base::InRange(1, 64));
+}
+
+absl::Status Options::Validate() const { return base::CheckBounds(*this); }
+
+}  // namespace ingot::kv
