@@ -1,0 +1,238 @@
+// The store in a directory: what it returns, what it never returns, and what it removes.
+#include "kv/file_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <fstream>
+#include <thread>
+
+#include "base/file.h"
+#include "store_rig.h"
+
+namespace ingot::kv {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::seconds;
+
+class FileStoreTest : public testing::Test {
+ protected:
+  std::unique_ptr<FileStore> Open(Options options = {}) {
+    options.store = folder_.path();
+    return FileStore::Open(options, clock_).value();
+  }
+  absl::Status Put(FileStore& store, const Chunk& chunk) {
+    return store.Put(root_, chunk, Planes(root_, chunk).write());
+  }
+  // Reads a chunk, and checks that its bytes are right after OK.
+  absl::Status Get(FileStore& store, const Chunk& chunk) {
+    Planes planes(root_);
+    const absl::Status status = store.Get(root_, chunk, planes.read());
+    if (status.ok()) EXPECT_EQ(planes, Planes(root_, chunk));
+    return status;
+  }
+  std::string FileOf(const Chunk& chunk) const {
+    const auto files = FilesIn(folder_.path(), base::Hex(base::KeyBytes(chunk.key)) + ".kv");
+    return files.empty() ? "" : files[0];
+  }
+
+  const Root root_ = SmallRoot();
+  const std::vector<Chunk> chain_ = SmallChain(root_, 4);
+  const int64_t chunk_bytes_ = LayoutOf(chain_[0], root_.plane_bytes).file_bytes;
+  TempFolder folder_;
+  base::ManualClock clock_;
+};
+
+TEST_F(FileStoreTest, AnotherProcessReadsWhatWasWritten) {
+  const auto writer = Open(), reader = Open();
+  EXPECT_EQ(reader->Longest(root_, chain_), 0);
+  EXPECT_TRUE(absl::IsNotFound(Get(*reader, chain_[0])));
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(Put(*writer, chain_[i]).ok());
+  EXPECT_EQ(reader->Longest(root_, chain_), 3);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(Get(*reader, chain_[i]).ok()) << i;
+  EXPECT_TRUE(absl::IsNotFound(Get(*reader, chain_[3])));
+  EXPECT_EQ(writer->stats().put_chunks, 3);
+  EXPECT_EQ(writer->stats().bytes, 3 * chunk_bytes_);
+  EXPECT_TRUE(FilesIn(folder_.path() + "/tmp").empty());
+}
+
+TEST_F(FileStoreTest, AnotherRootReadsNothing) {
+  const auto store = Open();
+  ASSERT_TRUE(Put(*store, chain_[0]).ok());
+  const Root other = SmallRoot(8);
+  EXPECT_EQ(store->Longest(other, SmallChain(other, 4)), 0);
+  Planes planes(other);
+  EXPECT_TRUE(absl::IsNotFound(store->Get(other, SmallChain(other, 1)[0], planes.read())));
+}
+
+TEST_F(FileStoreTest, AFolderForAnotherRootIsNotUsed) {
+  ASSERT_TRUE(Put(*Open(), chain_[0]).ok());
+  const std::string json = FilesIn(folder_.path(), "root.json").at(0);
+  ASSERT_TRUE(base::ReplaceFile(json, SmallRoot(8).Text()).ok());
+  const auto store = Open();
+  EXPECT_EQ(store->Longest(root_, chain_), 0);
+  EXPECT_FALSE(Get(*store, chain_[0]).ok());
+}
+
+TEST_F(FileStoreTest, TwoWritersOfAChunkLeaveOne) {
+  const auto a = Open(), b = Open();
+  std::vector<std::thread> writers;
+  for (FileStore* store : {a.get(), b.get()}) {
+    writers.emplace_back([&, store] {
+      for (const Chunk& chunk : SmallChain(root_, 50)) EXPECT_TRUE(Put(*store, chunk).ok());
+    });
+  }
+  for (std::thread& writer : writers) writer.join();
+  EXPECT_EQ(FilesIn(folder_.path(), ".kv").size(), 50u);
+  EXPECT_TRUE(FilesIn(folder_.path() + "/tmp").empty());
+}
+
+// Files that are not the chunk: a miss, moved away, and counted.
+TEST_F(FileStoreTest, WhatIsNotTheChunkIsAMissAndMovedAway) {
+  const auto corruptions = std::vector<std::function<void(const std::string&)>>{
+      [](const std::string& path) { fs::resize_file(path, 5000); },
+      [](const std::string& path) { fs::resize_file(path, 0); },
+      [](const std::string& path) { std::ofstream(path, std::ios::app) << "x"; },
+      [](const std::string& path) { fs::remove(path), fs::create_symlink("/dev/zero", path); },
+      [](const std::string& path) { fs::remove(path), mkfifo(path.c_str(), 0644); },
+      [](const std::string& path) { fs::remove(path), fs::create_directory(path); },
+      [&](const std::string& path) { fs::copy_file(FileOf(chain_[1]), path, fs::copy_options::overwrite_existing); },
+  };
+  const auto store = Open();
+  ASSERT_TRUE(Put(*store, chain_[1]).ok());
+  int64_t corrupt = 0;
+  for (const auto& corrupted : corruptions) {
+    ASSERT_TRUE(Put(*store, chain_[0]).ok());
+    corrupted(FileOf(chain_[0]));
+    EXPECT_TRUE(absl::IsDataLoss(Get(*store, chain_[0]))) << corrupt;
+    EXPECT_EQ(store->stats().corrupt, ++corrupt);
+    EXPECT_TRUE(absl::IsNotFound(Get(*store, chain_[0]))) << "it is gone";
+  }
+}
+
+// Every byte of a chunk's file, and cuts at random places.
+TEST_F(FileStoreTest, NoMutatedFileGivesWrongBytes) {
+  const auto store = Open();
+  ASSERT_TRUE(Put(*store, chain_[0]).ok());
+  const std::string path = FileOf(chain_[0]), whole = base::ReadFile(path).value();
+  int64_t read = 0, rejected = 0;
+  for (uint64_t trial = 0; trial < 10'000; ++trial) {
+    std::string bytes = whole;
+    const auto draw = [&, n = uint64_t{0}](size_t below) mutable { return base::DeriveSeed(trial, n++) % below; };
+    // Half of the mutations are among the first bytes, where the header is.
+    const size_t at = trial % 2 == 0 ? draw(bytes.size()) : draw(260);
+    switch (draw(4)) {
+      case 0:
+        bytes[at] = static_cast<char>(bytes[at] ^ (1 << draw(8)));
+        break;
+      case 1:
+        for (size_t i = at; i < std::min(at + 8, bytes.size()); ++i) bytes[i] = static_cast<char>(draw(256));
+        break;
+      case 2:
+        bytes.resize(at);
+        break;
+      case 3:
+        bytes.insert(at, 1 + draw(8), '\1');
+        bytes.resize(whole.size());
+        break;
+    }
+    {
+      std::ofstream(path, std::ios::trunc | std::ios::binary).write(bytes.data(), std::ssize(bytes));
+    }
+    const absl::Status status = Get(*store, chain_[0]);  // compares the bytes if it is OK
+    ++(status.ok() ? read : rejected);
+    ASSERT_TRUE(status.ok() || absl::IsDataLoss(status)) << status;
+    ASSERT_FALSE(HasFailure()) << "trial " << trial;
+  }
+  EXPECT_GT(rejected, 3000);
+  EXPECT_GT(read, 1000) << "bytes between planes do not matter";
+}
+
+TEST_F(FileStoreTest, TheStoreStaysBelowItsLimit) {
+  const int64_t most = 10 * chunk_bytes_;
+  const auto a = Open({.max_bytes = most}), b = Open({.max_bytes = most});
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_TRUE(Put(i % 2 == 0 ? *a : *b, SmallChain(root_, 1, 100 * i)[0]).ok());
+    EXPECT_LE(ChunkBytesIn(folder_.path()), most);
+  }
+  EXPECT_GE(ChunkBytesIn(folder_.path()), most / 2);
+  EXPECT_GT(a->stats().evicted_bytes + b->stats().evicted_bytes, 80 * chunk_bytes_);
+  EXPECT_TRUE(Get(*a, SmallChain(root_, 1, 9900)[0]).ok()) << "the newest are kept";
+}
+
+TEST_F(FileStoreTest, AChunkLargerThanTheStoreIsRefused) {
+  const auto store = Open({.max_bytes = chunk_bytes_ - 1});
+  EXPECT_TRUE(absl::IsResourceExhausted(Put(*store, chain_[0])));
+  EXPECT_TRUE(FilesIn(folder_.path() + "/tmp").empty());
+}
+
+TEST_F(FileStoreTest, ALostOrWrongUsageFileIsCountedAnew) {
+  const int64_t most = 4 * chunk_bytes_;
+  ASSERT_TRUE(Put(*Open({.max_bytes = most}), chain_[0]).ok());
+  for (const char* text : {"", "0123456789abcdef", "short"}) {
+    ASSERT_TRUE(base::ReplaceFile(folder_.path() + "/usage", text).ok());
+    EXPECT_EQ(Open({.max_bytes = most})->stats().bytes, chunk_bytes_);
+  }
+}
+
+TEST_F(FileStoreTest, ARootThatNobodyHoldsIsRemoved) {
+  const auto store = Open({.retire_after_s = 1}), other = Open({.retire_after_s = 1});
+  const Root next = SmallRoot(8);
+  const std::vector<Chunk> next_chain = SmallChain(next, 2);
+  store->Hold({root_.Key()});
+  other->Hold({next.Key()});
+  ASSERT_TRUE(Put(*store, chain_[0]).ok());
+  ASSERT_TRUE(other->Put(next, next_chain[0], Planes(next, next_chain[0]).write()).ok());
+  for (int i = 0; i < 3; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(600));
+    ASSERT_TRUE(other->Maintain().ok());
+    ASSERT_TRUE(store->Maintain().ok());
+  }
+  EXPECT_EQ(store->Longest(root_, chain_), 1) << "held";
+  store->Hold({next.Key()});
+  for (int i = 0; i < 3; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(600));
+    ASSERT_TRUE(store->Maintain().ok());
+  }
+  EXPECT_EQ(store->Longest(root_, chain_), 0);
+  EXPECT_EQ(store->Longest(next, next_chain), 1);
+  EXPECT_EQ(store->stats().retired_bytes, chunk_bytes_);
+  EXPECT_TRUE(fs::is_empty(folder_.path() + "/trash"));
+  ASSERT_TRUE(Put(*store, chain_[0]).ok()) << "it may come back";
+  EXPECT_TRUE(Get(*store, chain_[0]).ok());
+}
+
+TEST_F(FileStoreTest, AFailingStoreIsOffForAWhile) {
+  const auto store = Open();
+  const std::string tmp = folder_.path() + "/tmp";
+  fs::remove_all(tmp);
+  EXPECT_TRUE(absl::IsUnavailable(Put(*store, chain_[0])));
+  fs::create_directory(tmp);
+  EXPECT_TRUE(absl::IsUnavailable(Put(*store, chain_[0]))) << "off";
+  EXPECT_EQ(store->Longest(root_, chain_), 0);
+  EXPECT_EQ(store->stats().failed_puts, 2);
+  clock_.Advance(seconds(1));
+  EXPECT_TRUE(Put(*store, chain_[0]).ok());
+  fs::remove_all(tmp);
+  EXPECT_TRUE(absl::IsUnavailable(Put(*store, chain_[1])));
+}
+
+TEST_F(FileStoreTest, AFolderThatCannotBeUsedIsAnErrorWithItsPath) {
+  const std::string file = folder_.path() + "/file";
+  ASSERT_TRUE(base::ReplaceFile(file, "x").ok());
+  const absl::Status status = FileStore::Open({.store = file + "/below"}).status();
+  EXPECT_TRUE(absl::IsUnavailable(status));
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr(file));
+}
+
+TEST_F(FileStoreTest, PlanesOfOtherSizesAreRefused) {
+  const auto store = Open();
+  Root other = root_;
+  other.plane_bytes = {96, 96, 44};
+  EXPECT_TRUE(absl::IsInvalidArgument(store->Put(root_, chain_[0], Planes(other).write())));
+}
+
+}  // namespace
+}  // namespace ingot::kv
