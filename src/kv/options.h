@@ -16,7 +16,7 @@ namespace ingot::kv {
 enum class Write { kPrompts, kAll, kNone };
 
 struct Options {
-  std::string store;  // a directory; empty = no store
+  std::string store{};  // a directory; empty = no store
   int32_t chunk_tokens = 256;
   int64_t max_bytes = int64_t{64} << 30;
   Write write = Write::kPrompts;

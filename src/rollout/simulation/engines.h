@@ -22,7 +22,7 @@
 namespace ingot::rollout {
 
 struct EngineSimulationOptions {
-  RouterOptions router;
+  RouterOptions router{};
   int engines = 4;
   double prefill_rate = 8000;     // prompt tokens per second and engine
   double decode_seconds = 0.012;  // of a step with few requests
