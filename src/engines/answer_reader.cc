@@ -27,6 +27,12 @@ std::optional<rollout::StopMatcher> StopsOf(const v1::GenerateRequest& request,
                               *request.prompt_ids().rbegin());
 }
 
+std::optional<int64_t> VersionOfSpan(const LabelSpan& span, const AnswerReader::VersionRules& rules,
+                                     const AnswerReader::VersionOf& version_of) {
+  if (rules.adapter < 0) return version_of(span.label);
+  return span.label == rules.sent_as ? std::optional(rules.adapter) : std::nullopt;
+}
+
 absl::Status BadLogprob(float logprob, int32_t id) {
   return absl::DataLossError(absl::StrCat("the server sent the log-prob ", logprob, " for id ", id,
                                           ": it must be a number of at most 0; the answer is not recorded"));
@@ -136,7 +142,7 @@ absl::Status AnswerReader::AddVersions(const AnswerEvent& event, const VersionRu
     covered = span.end;
     const int64_t count = std::min(span.end, size()) - span.begin;
     if (count <= 0) continue;
-    const std::optional<int64_t> version = version_of(span.label);
+    const std::optional<int64_t> version = VersionOfSpan(span, rules, version_of);
     foreign_label_ = !version.has_value();
     if (foreign_label_) {
       return absl::UnavailableError(

@@ -30,6 +30,9 @@ class AnswerReader {
     int64_t at_least = 0;      // GenerateRequest.min_version, unless pinned
     std::string sent_as = {};  // label of the weights that were live when the request was sent
     bool keeps_cache = true;   // tokens of later weights used the KV cache of earlier ones (SwapMode::kKeep)
+    // The version whose adapter samples the whole answer, while `sent_as` is the base model's label; -1 = labels name
+    // versions.
+    int64_t adapter = -1;
   };
 
   // `tokenizer` may be null if the request has no stop strings.

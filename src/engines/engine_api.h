@@ -65,7 +65,8 @@ struct GenerateContext {
   const ServedModel& model;
   std::string salt = {};  // separates the versions' prefix caches; empty = the server's shared cache
   LogprobKind logprobs = LogprobKind::kRaw;
-  bool seeds = false;  // the server gets the request's seed
+  bool seeds = false;        // the server gets the request's seed
+  std::string adapter = {};  // the name of the adapter that samples; empty = the base model
 };
 
 class EngineApi {
@@ -92,6 +93,10 @@ class EngineApi {
   virtual ServerRequest Load(const std::string& model_dir) const = 0;
   virtual ServerRequest SetLabel(const std::string& label) const = 0;
   virtual ServerRequest Resume() const = 0;
+
+  // Loads an adapter (a PEFT folder) under a name, or replaces it. Requests name it. Runs beside requests.
+  virtual ServerRequest LoadAdapter(const std::string& name, const std::string& adapter_dir) const = 0;
+  virtual ServerRequest UnloadAdapter(const std::string& name) const = 0;
 
   virtual ServerRequest Health() const = 0;
   virtual ServerRequest GetLabel() const = 0;

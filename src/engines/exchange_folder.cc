@@ -67,7 +67,7 @@ absl::StatusOr<base::Fd> ClaimServer(const std::string& root, const std::string&
 std::string VersionLabel(int64_t version, uint64_t checksum) { return absl::StrFormat("%d-%016x", version, checksum); }
 
 absl::StatusOr<std::unique_ptr<ExchangeFolder>> ExchangeFolder::Open(const std::string& root, const std::string& owner,
-                                                                     WriteModel write_model) {
+                                                                     WriteModel write_model, WriteModel write_start) {
   std::error_code error;
   fs::create_directories(root, error);
   if (error) return FolderError(root, error);
@@ -76,7 +76,7 @@ absl::StatusOr<std::unique_ptr<ExchangeFolder>> ExchangeFolder::Open(const std::
   fs::remove_all(dir, error);
   fs::create_directory(dir, error);
   if (error) return FolderError(dir, error);
-  return std::unique_ptr<ExchangeFolder>(new ExchangeFolder(dir, std::move(write_model)));
+  return std::unique_ptr<ExchangeFolder>(new ExchangeFolder(dir, std::move(write_model), std::move(write_start)));
 }
 
 ExchangeFolder::~ExchangeFolder() {
@@ -85,14 +85,14 @@ ExchangeFolder::~ExchangeFolder() {
 }
 
 absl::StatusOr<std::string> ExchangeFolder::Write(const std::shared_ptr<const weights::Snapshot>& snapshot) {
-  return WriteAs(VersionLabel(snapshot->version(), snapshot->checksum()), snapshot);
+  return WriteAs(VersionLabel(snapshot->version(), snapshot->checksum()), write_model_, snapshot);
 }
 
 absl::StatusOr<std::string> ExchangeFolder::WriteStart(const std::shared_ptr<const weights::Snapshot>& snapshot) {
-  return WriteAs(kStart, snapshot);
+  return WriteAs(kStart, write_start_, snapshot);
 }
 
-absl::StatusOr<std::string> ExchangeFolder::WriteAs(const std::string& name,
+absl::StatusOr<std::string> ExchangeFolder::WriteAs(const std::string& name, const WriteModel& write,
                                                     const std::shared_ptr<const weights::Snapshot>& snapshot) {
   const std::string dir = absl::StrCat(dir_, "/", name);
   std::error_code error;
@@ -101,13 +101,15 @@ absl::StatusOr<std::string> ExchangeFolder::WriteAs(const std::string& name,
   fs::remove_all(draft, error);
   fs::create_directory(draft, error);
   if (error) return FolderError(draft, error);
-  const absl::Status written = write_model_(draft, snapshot);
+  const absl::Status written = write(draft, snapshot);
   if (written.ok()) fs::rename(draft, dir, error);
   if (written.ok() && !error) return dir;
   std::error_code ignored;
   fs::remove_all(draft, ignored);
   return written.ok() ? FolderError(dir, error) : written;
 }
+
+void ExchangeFolder::RemoveStart() { Remove(absl::StrCat(dir_, "/", kStart)); }
 
 void ExchangeFolder::Remove(const std::string& model_dir) {
   std::error_code error;

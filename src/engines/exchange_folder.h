@@ -27,9 +27,10 @@ class ExchangeFolder {
       std::function<absl::Status(const std::string& dir, const std::shared_ptr<const weights::Snapshot>& snapshot)>;
 
   // Creates the folder. Removes the folders that the same owner's earlier processes left behind. `owner` is a file
-  // name. Returns UNAVAILABLE, with the path and the reason, if `root` cannot be used.
+  // name. `write_start` writes the folder that a server starts with; null = `write_model`. Returns UNAVAILABLE, with the
+  // path and the reason, if `root` cannot be used.
   static absl::StatusOr<std::unique_ptr<ExchangeFolder>> Open(const std::string& root, const std::string& owner,
-                                                              WriteModel write_model);
+                                                              WriteModel write_model, WriteModel write_start = nullptr);
   ~ExchangeFolder();
   ExchangeFolder(const ExchangeFolder&) = delete;
   ExchangeFolder& operator=(const ExchangeFolder&) = delete;
@@ -38,18 +39,21 @@ class ExchangeFolder {
   absl::StatusOr<std::string> Write(const std::shared_ptr<const weights::Snapshot>& snapshot);
   // Returns the model folder that a server starts with. It is written once, and KeepOnly does not remove it.
   absl::StatusOr<std::string> WriteStart(const std::shared_ptr<const weights::Snapshot>& snapshot);
+  void RemoveStart();  // so that WriteStart writes it again
   void Remove(const std::string& model_dir);
   // Removes all versions but these two.
   void KeepOnly(const std::string& newest, const std::string& previous);
 
  private:
-  absl::StatusOr<std::string> WriteAs(const std::string& name,
+  absl::StatusOr<std::string> WriteAs(const std::string& name, const WriteModel& write,
                                       const std::shared_ptr<const weights::Snapshot>& snapshot);
-  ExchangeFolder(std::string dir, WriteModel write_model)
-      : dir_(std::move(dir)), write_model_(std::move(write_model)) {}
+  ExchangeFolder(std::string dir, WriteModel write_model, WriteModel write_start)
+      : dir_(std::move(dir)),
+        write_model_(std::move(write_model)),
+        write_start_(write_start == nullptr ? write_model_ : std::move(write_start)) {}
 
   const std::string dir_;
-  const WriteModel write_model_;
+  const WriteModel write_model_, write_start_;
 };
 
 // Claims the server at `url` among the processes that use `root`, until the descriptor is closed. If two engines loaded

@@ -93,8 +93,8 @@ void ExternalCall::Settle() {
 
 absl::Status ExternalCall::Deliver(const AnswerEvent& event) {
   const int64_t before = reader_.size();
-  INGOT_ASSIGN_OR_RETURN(v1::GenerateChunk chunk,
-                         reader_.Take(event, engine_.live_version(), rules_, engine_.version_of));
+  const int64_t version = rules_.adapter >= 0 ? rules_.adapter : engine_.live_version();
+  INGOT_ASSIGN_OR_RETURN(v1::GenerateChunk chunk, reader_.Take(event, version, rules_, engine_.version_of));
   const int64_t now = times_.arrival_unix_ns() + (engine_.clock.Now() - arrived_).count();
   if (reader_.size() > before) {
     if (times_.first_token_unix_ns() == 0) times_.set_first_token_unix_ns(now);

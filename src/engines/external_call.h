@@ -58,6 +58,9 @@ class ExternalCall : public std::enable_shared_from_this<ExternalCall> {
 
   void set_stream(uint64_t id) { stream_ = id; }
   uint64_t stream() const { return stream_; }
+  // The label of the adapter that it uses; empty = it was not sent, or uses no adapter. Set before the call is sent.
+  void set_label(std::string label) { label_ = std::move(label); }
+  const std::string& label() const { return label_; }
   // For Engine::on_end.
   const AnswerReader& answer() const { return reader_; }
 
@@ -76,6 +79,7 @@ class ExternalCall : public std::enable_shared_from_this<ExternalCall> {
   const std::shared_ptr<rollout::ChunkGate> gate_;
   const std::chrono::nanoseconds deadline_, arrived_;
   std::atomic<uint64_t> stream_{0};
+  std::string label_;
 
   // Used by the streams' thread.
   AnswerReader reader_;

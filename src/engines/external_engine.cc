@@ -1,9 +1,12 @@
 #include "engines/external_engine.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
 
 #include "base/log.h"
+#include "base/printable.h"
 
 namespace ingot::engines {
 namespace {
@@ -44,7 +47,6 @@ ExternalEngine::ExternalEngine(const rollout::EngineOptions& options, const Exte
       api_(std::move(parts.api)),
       model_(std::move(parts.model)),
       tokenizer_(std::move(parts.tokenizer)),
-      start_model_(std::move(parts.start_model)),
       command_words_(std::move(parts.command_words)),
       key_(std::move(parts.key)),
       log_path_(std::move(parts.log_path)),
@@ -55,10 +57,14 @@ ExternalEngine::ExternalEngine(const rollout::EngineOptions& options, const Exte
              .buffers = std::make_shared<weights::BufferPool>()},
       link_(std::make_shared<Link>(this)),
       calls_engine_(CallsEngine()),
+      adapters_only_(parts.adapters),
+      base_label_(absl::StrCat("base-", ::getpid(), "-", started_.count())),
       control_(*api_, key_),
       exchange_(std::move(parts.exchange)),
       reference_(std::move(parts.reference)),
+      start_model_(std::move(parts.start_model)),
       server_since_(started_),
+      has_start_model_(start_model_ != nullptr),
       streams_(std::make_unique<http::Streams>(Connections(options))),
       keeper_({.name = "engine"}, clock_),
       deadlines_({.name = "deadlines"}, clock_) {
@@ -98,6 +104,21 @@ void ExternalEngine::Shutdown() {
 absl::Status ExternalEngine::fault() const {
   base::MutexLock lock(mu_);
   return fault_;
+}
+
+absl::Status ExternalEngine::SetAside(const std::string& why) {
+  {
+    base::MutexLock lock(mu_);
+    if (stopping_) return ShuttingDown();
+    if (!aside_.ok()) return absl::OkStatus();
+    aside_ = absl::UnavailableError(
+        absl::StrCat(control_.name(), " is set aside until it is restarted: ", base::Shown(why)));
+    aside_wait_.emplace(std::string(aside_.message()));
+    sending_ = false;
+  }
+  INGOT_LOG(error, "rollout: {} is set aside until it is restarted: {}", control_.name(), why);
+  EndAll(absl::UnavailableError(absl::StrCat("the rollout server is set aside: ", base::Shown(why))));
+  return absl::OkStatus();
 }
 
 }  // namespace ingot::engines

@@ -17,10 +17,17 @@
 //      sent, and finished answers are held back. If the log-probs differ, these answers end with UNAVAILABLE.
 //
 // If the server fails to load a version after several attempts, or if its log-probs stay wrong, this is a fault(): the
-// engine ends all requests and no longer serves.
+// engine ends all requests and no longer serves. SetAside is for log-probs that a later measurement finds wrong.
 //
-// Versions are not retained: the response to an update with `retain` reports this, and an update with Place::kBeside
-// fails. A pinned version is served only while it is live. Thread safe. Generate and Status never block.
+// Whole weights are not retained: the response to an update with `retain` reports this, and an update with
+// Place::kBeside fails. A pinned version is served only while it is live.
+//
+// ADAPTERS (Parts::adapters): each version is an adapter of the base model, and the server holds several of them
+// (AdapterVersions). Rules 1 and 2 do not apply, because the server is never paused: a request runs on one version to its
+// end, and a version is sent requests after it has been verified. The base comes with the first version, and is never
+// replaced: a version with another base restarts the server.
+//
+// Thread safe. Generate and Status never block.
 #pragma once
 
 #include <atomic>
@@ -36,20 +43,24 @@
 #include "base/clock.h"
 #include "base/executor.h"
 #include "base/mutex.h"
+#include "base/waits.h"
+#include "engines/adapter_versions.h"
 #include "engines/engine_api.h"
+#include "engines/engine_guard.h"
 #include "engines/exchange_folder.h"
 #include "engines/external_call.h"
 #include "engines/external_options.h"
 #include "engines/server_control.h"
 #include "engines/server_process.h"
 #include "engines/weight_verifier.h"
+#include "engines/written_version.h"
 #include "http/streams.h"
 #include "rollout/served_engine.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace ingot::engines {
 
-class ExternalEngine final : public rollout::ServedEngine {
+class ExternalEngine final : public rollout::ServedEngine, public EngineGuard {
  public:
   struct Parts {
     std::unique_ptr<EngineApi> api;
@@ -57,8 +68,9 @@ class ExternalEngine final : public rollout::ServedEngine {
     int64_t max_weight_bytes = 0;                      // ModelRunner::max_weight_bytes
     std::shared_ptr<const text::Tokenizer> tokenizer;  // null = requests with stop strings fail
     std::unique_ptr<ExchangeFolder> exchange;
-    // The initial weights of a server that `command` starts. Requests never use them.
+    // The initial weights of a server that `command` starts. Requests never use them. Null with `adapters`.
     std::shared_ptr<const weights::Snapshot> start_model;
+    bool adapters = false;  // the trainer's versions differ in their adapters alone
     // Scores with Ingot's model. Null = loads are not verified, whatever rollout.external.verify says.
     std::unique_ptr<WeightReference> reference;
     std::map<std::string, std::string> command_words;  // more values for ServerProcess; the engine adds `model`
@@ -90,13 +102,14 @@ class ExternalEngine final : public rollout::ServedEngine {
   bool SharesMemory() const override { return true; }
   absl::StatusOr<v1::UpdateWeightsResponse> Share(const std::shared_ptr<const weights::Snapshot>& snapshot,
                                                   weights::Place place) override;
-  absl::Status Release(int64_t) override { return absl::OkStatus(); }  // no version is retained
+  absl::Status Release(int64_t version) override;
   absl::StatusOr<int64_t> LiveVersion() override;
   absl::StatusOr<std::vector<weights::HeldVersion>> HeldVersions() override;
 
   const rollout::EngineOptions& options() const override { return options_; }
   const weights::CodecOptions& codec() const override { return codec_; }
   absl::Status fault() const override;
+  absl::Status SetAside(const std::string& why) override;
 
   // The server's process id, for messages and tests. -1 = not started by the engine, or not running.
   std::string server_url() const { return control_.url(); }
@@ -116,13 +129,7 @@ class ExternalEngine final : public rollout::ServedEngine {
     std::string label;
     int64_t loaded_unix_ns = 0;
   };
-  // A version in the exchange folder.
-  struct Written {
-    std::shared_ptr<const weights::Snapshot> snapshot;  // null = none
-    std::string dir, label;
-    std::vector<PromptScores> scores;  // that the server must report; empty = it is not verified
-    double write_ms = 0;
-  };
+  using Written = WrittenVersion;
   struct FailedLoads {
     int64_t version = -1;
     int count = 0;
@@ -153,6 +160,8 @@ class ExternalEngine final : public rollout::ServedEngine {
   // Returns whether the server has weights and fewer than rollout.max_running requests. Further requests wait here,
   // because a request of WeightVerifier would wait behind them in the server's queue.
   bool MaySend() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns the version that the call uses. Returns NOT_FOUND or UNAVAILABLE if the server does not have it.
+  absl::StatusOr<Live> VersionFor(const v1::GenerateRequest& request) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status SendCall(const std::shared_ptr<ExternalCall>& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void SendWaiting();
   void OnCallEnd(ExternalCall& call, bool foreign_label);
@@ -164,6 +173,28 @@ class ExternalEngine final : public rollout::ServedEngine {
 
   // Returns the salt of requests to the weights with this label. Verification uses it too, so that it shares their cache.
   std::string Salt(const std::string& label) const { return external_.salt ? label : ""; }
+
+  // --- adapters (external_adapters.cc) ---
+  absl::StatusOr<v1::UpdateWeightsResponse> TakeAdapter(const Wanted& wanted);
+  // Gives a server that is not running its base model.
+  absl::Status OfferBase(const Wanted& wanted);
+  absl::Status CheckBase(const std::shared_ptr<const weights::Snapshot>& snapshot)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  // Returns whether the engine has room for one more retained version.
+  bool MayRetain(int64_t version) const;
+  // Returns whether the server already has the version. Makes it live, or retains it, as `place` asks.
+  bool PlaceHeld(const v1::Manifest& target, weights::Place place);
+  void PlaceLoaded(const Written& version, weights::Place place);
+  // Loads the version's adapter and verifies it.
+  absl::Status InstallAdapter(const Written& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  absl::Status TryAdapter(const Written& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  absl::Status LoadAdapter(const Written& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  void RestoreAdapters();
+  // Unloads the versions that nothing needs any more.
+  void UnloadUnused() ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  ServedWeights WeightsOf(const std::string& label) const {
+    return {Salt(label), adapters_only_ ? AdapterName(label) : ""};
+  }
 
   // --- weights ---
   absl::Status AwaitReady(const std::function<bool()>& cancelled);
@@ -184,6 +215,8 @@ class ExternalEngine final : public rollout::ServedEngine {
   absl::Status TakeBack(const Written& version, const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   // Gives up or restarts the server if it has failed to load the version several times.
   void CountFailedLoad(const Written& version, const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  // Ends SetAside, because the server has been restarted and will be verified.
+  void TakeBackIn() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Ends all requests. The server has no version until the next load.
   void Lose(const absl::Status& why, bool server_gone);
 
@@ -206,7 +239,6 @@ class ExternalEngine final : public rollout::ServedEngine {
   const std::unique_ptr<EngineApi> api_;
   const ServedModel model_;
   const std::shared_ptr<const text::Tokenizer> tokenizer_;
-  const std::shared_ptr<const weights::Snapshot> start_model_;
   const std::map<std::string, std::string> command_words_;
   const std::string key_, log_path_;
   const base::Clock& clock_;
@@ -215,12 +247,17 @@ class ExternalEngine final : public rollout::ServedEngine {
   const std::shared_ptr<Link> link_;
   const ExternalCall::Engine calls_engine_;
 
+  const bool adapters_only_;      // Parts::adapters
+  const std::string base_label_;  // of the server's base model
+
   ServerControl control_;  // has its own synchronization
 
   base::Mutex update_mu_;  // serializes weight changes; acquired before mu_
   const std::unique_ptr<ExchangeFolder> exchange_ ABSL_PT_GUARDED_BY(update_mu_);
   const std::unique_ptr<WeightReference> reference_;
   std::optional<WeightVerifier> verifier_ ABSL_GUARDED_BY(update_mu_);  // nullopt = loads are not verified
+  // What the server starts with; null = its first version has not arrived.
+  std::shared_ptr<const weights::Snapshot> start_model_ ABSL_GUARDED_BY(update_mu_);
   // The newest accepted version, which deltas are based on and which the keeper restores.
   Written accepted_ ABSL_GUARDED_BY(update_mu_);
   std::map<std::string, FailedLoads> failed_loads_
@@ -242,6 +279,9 @@ class ExternalEngine final : public rollout::ServedEngine {
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status fault_ ABSL_GUARDED_BY(mu_);
+  absl::Status aside_ ABSL_GUARDED_BY(mu_);  // why the engine is set aside; OK = it is not
+  std::optional<base::Wait> aside_wait_ ABSL_GUARDED_BY(mu_);
+  AdapterVersions adapters_ ABSL_GUARDED_BY(mu_);
   v1::ServerStatus server_ ABSL_GUARDED_BY(mu_);                  // counters, and times of the last swap
   v1::EngineStatusResponse status_ ABSL_GUARDED_BY(mu_);          // counters
   std::optional<v1::SwapTimes> swapped_in_ ABSL_GUARDED_BY(mu_);  // the newest version, until its first token
@@ -252,6 +292,7 @@ class ExternalEngine final : public rollout::ServedEngine {
 
   std::atomic<pid_t> server_pid_{-1};
   std::atomic<bool> restart_wanted_{false};  // by the keeper
+  std::atomic<bool> has_start_model_;
 
   // Used by the keeper's thread.
   std::optional<ServerProcess> process_;

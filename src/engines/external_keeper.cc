@@ -29,6 +29,7 @@ void ExternalEngine::Tick() {
     INGOT_LOG(warn, "rollout: restarting {}, which does not load its weights", api_->name());
     process_->Stop();
   }
+  if (starts_server() && !has_start_model_) return;
   if (starts_server() && !(process_.has_value() && process_->IsRunning())) {
     if (ready) Lose(absl::UnavailableError("the server's process has exited"), /*server_gone=*/true);
     StartServer();
@@ -118,6 +119,13 @@ void ExternalEngine::AwaitServer() {
     if (StartTimePassed()) SetFault(kind.status());
     return;
   }
+  if (adapters_only_) {
+    const absl::Status labeled = control_.Call(api_->SetLabel(base_label_), seconds(external_.load_s)).status();
+    if (!labeled.ok()) {
+      INGOT_LOG(warn, "rollout: {}", std::string(labeled.message()));
+      return;
+    }
+  }
   failed_starts_ = missed_checks_ = 0;
   {
     base::MutexLock lock(mu_);
@@ -152,7 +160,7 @@ void ExternalEngine::CheckLabel() {
   {
     base::MutexLock lock(mu_);
     if (!live_.has_value()) return;
-    expected = live_->label;
+    expected = adapters_only_ ? base_label_ : live_->label;
   }
   const absl::StatusOr<std::string> label = control_.Label();
   if (!label.ok()) return;  // the next check of its health decides
@@ -165,6 +173,7 @@ void ExternalEngine::CheckLabel() {
   {
     base::MutexLock lock(mu_);
     tried_ = false;  // it may be another process
+    TakeBackIn();
   }
   Lose(absl::UnavailableError(absl::StrCat("the server's weights have the label '", base::Shown(*label),
                                            "', but Ingot loaded '", expected,
@@ -172,11 +181,17 @@ void ExternalEngine::CheckLabel() {
        /*server_gone=*/false);
 }
 
+void ExternalEngine::TakeBackIn() {
+  aside_ = absl::OkStatus();
+  aside_wait_.reset();
+}
+
 void ExternalEngine::Restore() {
+  if (adapters_only_) return RestoreAdapters();
   base::MutexLock update_lock(update_mu_);
   {
     base::MutexLock lock(mu_);
-    if (stopping_ || !ready_ || live_.has_value()) return;
+    if (stopping_ || !ready_ || live_.has_value() || !aside_.ok()) return;
   }
   if (accepted_.snapshot == nullptr) return;  // the trainer sends the first version
   const base::Wait wait(absl::StrCat(control_.name(), ": its weights are being reloaded"));

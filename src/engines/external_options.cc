@@ -6,6 +6,7 @@ namespace ingot::engines {
 
 std::vector<std::string> DefaultVllmCommand() {
   return {"VLLM_SERVER_DEV_MODE=1",
+          "VLLM_ALLOW_RUNTIME_LORA_UPDATING=1",
           "vllm",
           "serve",
           "${model}",
@@ -20,7 +21,8 @@ std::vector<std::string> DefaultVllmCommand() {
           "--dtype",
           "${dtype}",
           "--max-num-seqs",
-          "${max_running}"};
+          "${max_running}",
+          "${adapters}"};
 }
 
 void Bind(base::Schema& schema, ExternalOptions& o) {
@@ -32,11 +34,13 @@ void Bind(base::Schema& schema, ExternalOptions& o) {
                "program and arguments that start the server if `url` is empty, optionally preceded by environment "
                "variables as NAME=VALUE; ${model} is a model folder, ${port} a free port, ${context} the context "
                "length, ${dtype} the weights' type, ${max_running} rollout.max_running + 1, "
-               "because verification needs one");
+               "because verification needs one, and ${adapters} vLLM's flags for adapters if trainer.lora.rank is set, "
+               "and otherwise nothing");
   schema.Field("exchange", &o.exchange,
                "folder on this machine through which the server receives weights; a folder in memory is fastest");
   schema.Choice("swap", &o.swap, {"keep", "recompute", "drain", "abort"},
-                "what happens to running requests when weights arrive: keep: they keep their KV cache, and later "
+                "what happens to running requests when whole weights arrive (adapters never affect running requests): "
+                "keep: they keep their KV cache, and later "
                 "tokens count as kv_mixed; recompute: their KV cache is recomputed; drain: they finish first; abort: "
                 "they are aborted and retried");
   schema.Field("salt", &o.salt,
@@ -55,8 +59,8 @@ void Bind(base::Schema& schema, ExternalOptions& o) {
                "`verify`");
   schema.Field(
       "max_mismatch", &o.max_mismatch,
-      "stop the run if an engine's mismatch/logprob_abs_diff_mean is larger at three consecutive measured steps; 0: "
-      "never",
+      "set an engine aside if its mismatch/logprob_abs_diff_mean is larger at three consecutive measured steps, until "
+      "its server is restarted; other engines continue, or the run waits; 0: never",
       base::NotNegative());
   schema.Field("start_s", &o.start_s, "seconds that the server may take to start", base::Positive());
   schema.Field("load_s", &o.load_s, "timeout of one call that pauses the server or loads weights, in seconds",

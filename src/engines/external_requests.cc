@@ -100,6 +100,7 @@ absl::Status ExternalEngine::Route(const std::shared_ptr<ExternalCall>& call) {
   base::MutexLock lock(mu_);
   if (stopping_ || draining_) return ShuttingDown();
   INGOT_RETURN_IF_ERROR(fault_);
+  INGOT_RETURN_IF_ERROR(aside_);
   if (lost_) return absl::UnavailableError("the rollout server has lost its weights, which are being reloaded");
   const size_t most = static_cast<size_t>(options_.max_running) + static_cast<size_t>(options_.max_waiting);
   if (running_.size() + waiting_.size() >= most) {
@@ -112,28 +113,48 @@ absl::Status ExternalEngine::Route(const std::shared_ptr<ExternalCall>& call) {
   return absl::OkStatus();
 }
 
-bool ExternalEngine::MaySend() const { return sending_ && running_.size() < static_cast<size_t>(options_.max_running); }
+bool ExternalEngine::MaySend() const {
+  return sending_ && aside_.ok() && running_.size() < static_cast<size_t>(options_.max_running);
+}
 
-absl::Status ExternalEngine::SendCall(const std::shared_ptr<ExternalCall>& call) {
-  const v1::GenerateRequest& request = call->request();
-  if (request.pinned_version() >= 0 && request.pinned_version() != live_->version) {
-    return absl::NotFoundError(absl::StrCat("the server has only version ", live_->version,
-                                            ", but the request pins version ", request.pinned_version()));
+absl::StatusOr<ExternalEngine::Live> ExternalEngine::VersionFor(const v1::GenerateRequest& request) const {
+  const int64_t pinned = request.pinned_version();
+  if (pinned >= 0 && pinned != live_->version) {
+    const AdapterVersions::Adapter* held = adapters_.Find(pinned);
+    if (held != nullptr) {
+      const weights::Snapshot& snapshot = *held->version.snapshot;
+      return Live{snapshot.version(), snapshot.checksum(), held->version.label, held->loaded_unix_ns};
+    }
+    return absl::NotFoundError(absl::StrCat("the server's version is ", live_->version,
+                                            ", and it does not hold version ", pinned, ", which the request pins"));
   }
-  if (request.pinned_version() < 0 && live_->version < request.min_version()) {
+  if (pinned < 0 && live_->version < request.min_version()) {
     return absl::UnavailableError(absl::StrCat("the server's version is ", live_->version,
                                                ", but the request needs at least ", request.min_version()));
   }
-  INGOT_ASSIGN_OR_RETURN(
-      const ServerRequest sent,
-      api_->Generate(request,
-                     {.model = model_, .salt = Salt(live_->label), .logprobs = *logprobs_, .seeds = external_.seeds}));
+  return *live_;
+}
+
+absl::Status ExternalEngine::SendCall(const std::shared_ptr<ExternalCall>& call) {
+  const v1::GenerateRequest& request = call->request();
+  INGOT_ASSIGN_OR_RETURN(const Live version, VersionFor(request));
+  const ServedWeights weights = WeightsOf(version.label);
+  INGOT_ASSIGN_OR_RETURN(const ServerRequest sent, api_->Generate(request, {.model = model_,
+                                                                            .salt = weights.salt,
+                                                                            .logprobs = *logprobs_,
+                                                                            .seeds = external_.seeds,
+                                                                            .adapter = weights.adapter}));
   running_.insert(call);
   status_.set_prompt_tokens(status_.prompt_tokens() + request.prompt_ids_size());
+  if (adapters_only_) {
+    adapters_.Begin(version.label);
+    call->set_label(version.label);
+  }
   const AnswerReader::VersionRules rules{.pinned = request.pinned_version(),
                                          .at_least = request.min_version(),
-                                         .sent_as = live_->label,
-                                         .keeps_cache = external_.swap == SwapMode::kKeep};
+                                         .sent_as = adapters_only_ ? base_label_ : version.label,
+                                         .keeps_cache = external_.swap == SwapMode::kKeep,
+                                         .adapter = adapters_only_ ? version.version : -1};
   call->set_stream(streams_->Start(call->Send(sent, control_.url(), key_, rules)));
   return absl::OkStatus();
 }
@@ -154,6 +175,7 @@ void ExternalEngine::SendWaiting() {
 void ExternalEngine::OnCallEnd(ExternalCall& call, bool foreign_label) {
   base::MutexLock lock(mu_);
   running_.erase(call.shared_from_this());
+  if (!call.label().empty()) adapters_.End(call.label());
   suspect_ = suspect_ || foreign_label;
   server_.set_foreign_labels(server_.foreign_labels() + (foreign_label ? 1 : 0));
   server_.set_corrected_answers(server_.corrected_answers() + (call.answer().corrected() ? 1 : 0));
@@ -232,11 +254,20 @@ absl::StatusOr<v1::EngineStatusResponse> ExternalEngine::Status() {
   status.mutable_servers(0)->set_name(api_->name());
   status.mutable_servers(0)->set_url(control_.url());
   status.set_version(-1);
-  if (!live_.has_value()) return status;
+  if (!live_.has_value() || !aside_.ok()) return status;
   status.set_version(live_->version);
-  status.add_held_versions(live_->version);
-  status.add_held_checksums(live_->checksum);
-  status.add_held_loaded_unix_ns(live_->loaded_unix_ns);
+  const auto add = [&status](int64_t version, uint64_t checksum, int64_t loaded_unix_ns) {
+    status.add_held_versions(version);
+    status.add_held_checksums(checksum);
+    status.add_held_loaded_unix_ns(loaded_unix_ns);
+  };
+  add(live_->version, live_->checksum, live_->loaded_unix_ns);
+  for (const AdapterVersions::Adapter& held : adapters_.Held()) {
+    const weights::Snapshot& snapshot = *held.version.snapshot;
+    if (held.loaded && snapshot.version() != live_->version) {
+      add(snapshot.version(), snapshot.checksum(), held.loaded_unix_ns);
+    }
+  }
   return status;
 }
 

@@ -29,14 +29,19 @@ absl::Status GivenUp(const v1::Manifest& target) {
 
 absl::StatusOr<int64_t> ExternalEngine::LiveVersion() {
   base::MutexLock lock(mu_);
-  return live_.has_value() ? live_->version : -1;
+  return live_.has_value() && aside_.ok() ? live_->version : -1;
 }
 
 absl::StatusOr<std::vector<weights::HeldVersion>> ExternalEngine::HeldVersions() {
   base::MutexLock lock(mu_);
   if (stopping_) return ShuttingDown();
   std::vector<weights::HeldVersion> all;
-  if (live_.has_value()) all.push_back({live_->version, live_->checksum});
+  if (!live_.has_value() || !aside_.ok()) return all;
+  all.push_back({live_->version, live_->checksum});
+  for (const AdapterVersions::Adapter& held : adapters_.Held()) {
+    const weights::Snapshot& snapshot = *held.version.snapshot;
+    if (held.loaded && snapshot.version() != live_->version) all.push_back({snapshot.version(), snapshot.checksum()});
+  }
   return all;
 }
 
@@ -68,19 +73,21 @@ absl::Status ExternalEngine::AwaitReady(const std::function<bool()>& cancelled) 
   while (true) {
     if (stopping_) return ShuttingDown();
     INGOT_RETURN_IF_ERROR(fault_);
-    if (ready_) return absl::OkStatus();
+    if (ready_ && aside_.ok()) return absl::OkStatus();
     if (cancelled())
-      return absl::CancelledError("the sender canceled the update while the rollout server was starting");
+      return absl::CancelledError("the sender canceled the update while it waited for the rollout server");
     clock_.WaitUntil(changed_, mu_, clock_.Now() + kReadyPoll);
   }
 }
 
 absl::StatusOr<v1::UpdateWeightsResponse> ExternalEngine::TakeUpdate(const Wanted& wanted) {
   const v1::Manifest& target = wanted.target;
+  if (adapters_only_) return TakeAdapter(wanted);
   if (wanted.place == weights::Place::kBeside) {
     return absl::ResourceExhaustedError(
         absl::StrCat("cannot retain version ", target.version(), ": ", api_->name(),
-                     " holds one version; use rollout.engine: ingot, which holds several"));
+                     " holds one version of whole weights; train adapters (trainer.lora), or use rollout.engine: "
+                     "ingot"));
   }
   INGOT_RETURN_IF_ERROR(AwaitReady(wanted.cancelled));
   base::MutexLock update_lock(update_mu_);
@@ -211,7 +218,8 @@ absl::Status ExternalEngine::TryLoading(const Written& version) {
   absl::Status tried = control_.LoadAndLabel(trial.dir, trial.label, timeout);
   if (tried.ok()) tried = control_.Call(api_->Resume(), timeout).status();
   if (tried.ok()) {
-    tried = verifier_->VerifyTrial(*trial.snapshot, Salt(trial.label), trial.scores, version.scores, timeout).status();
+    tried =
+        verifier_->VerifyTrial(*trial.snapshot, WeightsOf(trial.label), trial.scores, version.scores, timeout).status();
   }
   exchange_->Remove(trial.dir);
   const absl::Status paused = control_.Call(api_->Pause(SwapMode::kAbort), timeout).status();
@@ -253,7 +261,7 @@ absl::Status ExternalEngine::ResumeAndVerify(const Written& version) {
   if (!verifier_.has_value()) return absl::OkStatus();
   const nanoseconds start = clock_.Now();
   INGOT_ASSIGN_OR_RETURN(const ScoreDifference found,
-                         verifier_->Verify(snapshot, Salt(version.label), version.scores, timeout));
+                         verifier_->Verify(snapshot, WeightsOf(version.label), version.scores, timeout));
   base::MutexLock lock(mu_);
   server_.set_verify_ms(Millis(clock_.Now() - start));
   server_.set_verify_diff_mean(found.worst_mean());
@@ -297,9 +305,11 @@ void ExternalEngine::Lose(const absl::Status& why, bool server_gone) {
     live_.reset();
     candidate_.reset();
     suspect_ = false;
+    adapters_.Lose();
     ready_ = ready_ && !server_gone;
     tried_ = tried_ && !server_gone;
     if (server_gone) server_since_ = clock_.Now();
+    if (server_gone) TakeBackIn();
     changed_.SignalAll();
   }
   INGOT_LOG(warn, "rollout: the server's weights cannot be used, so its requests are aborted: {}",

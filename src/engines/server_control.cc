@@ -108,7 +108,8 @@ absl::StatusOr<AnswerEvent> ServerControl::Answer(const v1::GenerateRequest& req
 }
 
 absl::StatusOr<AnswerEvent> ServerControl::Sample(const ServedModel& model, const std::vector<int32_t>& prompt,
-                                                  const std::string& salt, milliseconds timeout, float temperature) {
+                                                  const ServedWeights& served, milliseconds timeout,
+                                                  float temperature) {
   v1::GenerateRequest request;
   request.mutable_prompt_ids()->Add(prompt.begin(), prompt.end());
   request.set_top_logprobs(5);
@@ -116,19 +117,21 @@ absl::StatusOr<AnswerEvent> ServerControl::Sample(const ServedModel& model, cons
   request.mutable_sampling()->set_max_new_tokens(1);
   request.mutable_sampling()->set_ignore_eos(true);
   // With this kind, no temperature is refused.
-  const GenerateContext context{.model = model, .salt = salt, .logprobs = LogprobKind::kProcessed};
+  const GenerateContext context{
+      .model = model, .salt = served.salt, .logprobs = LogprobKind::kProcessed, .adapter = served.adapter};
   INGOT_ASSIGN_OR_RETURN(AnswerEvent all, Answer(request, context, timeout));
   if (all.ids.size() == 1 && all.logprobs.size() == 1 && all.top_logprobs.size() == 1) return all;
   return absl::FailedPreconditionError(absl::StrCat(name(), " answered a request for one token with ", all.ids.size()));
 }
 
 absl::StatusOr<AnswerEvent> ServerControl::Score(const ServedModel& model, const std::vector<int32_t>& prompt,
-                                                 const std::string& salt, milliseconds timeout) {
+                                                 const ServedWeights& served, milliseconds timeout) {
   v1::GenerateRequest request;
   request.mutable_prompt_ids()->Add(prompt.begin(), prompt.end());
   request.set_score_ids(static_cast<int32_t>(prompt.size()) - 1);
   request.mutable_sampling()->set_temperature(1);
-  INGOT_ASSIGN_OR_RETURN(const ServerRequest asked, api_.Generate(request, {.model = model, .salt = salt}));
+  INGOT_ASSIGN_OR_RETURN(const ServerRequest asked,
+                         api_.Generate(request, {.model = model, .salt = served.salt, .adapter = served.adapter}));
   INGOT_ASSIGN_OR_RETURN(const std::string body, Call(asked, timeout));
   return api_.ReadScores(request, body);
 }

@@ -13,6 +13,15 @@
 
 namespace ingot::engines {
 
+// Which weights of a server a request uses.
+struct ServedWeights {
+  ServedWeights(std::string salt_, std::string adapter_ = {})  // NOLINT(google-explicit-constructor)
+      : salt(std::move(salt_)), adapter(std::move(adapter_)) {}
+  ServedWeights(const char* salt_) : salt(salt_) {}  // NOLINT(google-explicit-constructor)
+
+  std::string salt, adapter;  // as in GenerateContext
+};
+
 class ServerControl {
  public:
   // `key` is the server's bearer token; empty = none. REQUIRES: `api` outlives this object.
@@ -36,13 +45,13 @@ class ServerControl {
   // Returns the whole answer of a request that samples.
   absl::StatusOr<AnswerEvent> Answer(const v1::GenerateRequest& request, const GenerateContext& context,
                                      std::chrono::milliseconds timeout);
-  // Samples one id after the prompt, at temperature 1 unless given, with the 5 most likely ids. `salt` as in
-  // GenerateContext.
+  // Samples one id after the prompt, at temperature 1 unless given, with the 5 most likely ids.
   absl::StatusOr<AnswerEvent> Sample(const ServedModel& model, const std::vector<int32_t>& prompt,
-                                     const std::string& salt, std::chrono::milliseconds timeout, float temperature = 1);
+                                     const ServedWeights& served, std::chrono::milliseconds timeout,
+                                     float temperature = 1);
   // Scores all of the prompt's ids except the first.
   absl::StatusOr<AnswerEvent> Score(const ServedModel& model, const std::vector<int32_t>& prompt,
-                                    const std::string& salt, std::chrono::milliseconds timeout);
+                                    const ServedWeights& served, std::chrono::milliseconds timeout);
 
   // Checks a server before its first weights, and determines what its log-probs mean. Returns FAILED_PRECONDITION if it
   // lacks a feature that Ingot needs, reports logits, or has a shorter context. Resumes the server. `timeout` is for

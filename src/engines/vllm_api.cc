@@ -232,6 +232,7 @@ class VllmApi final : public EngineApi {
                    {"sampling_params", std::move(params)},
                    {"stream", request.score_ids() == 0}};
     if (!context.salt.empty()) body["cache_salt"] = context.salt;
+    if (!context.adapter.empty()) body["model"] = context.adapter;
     return ServerRequest{.path = "/inference/v1/generate", .body = base::PrintJson(body)};
   }
 
@@ -308,6 +309,13 @@ class VllmApi final : public EngineApi {
     return {.path = "/update_weight_version", .body = base::PrintJson(object{{"new_version", label}})};
   }
   ServerRequest Resume() const override { return {.path = "/resume"}; }
+  ServerRequest LoadAdapter(const std::string& name, const std::string& adapter_dir) const override {
+    return {.path = "/v1/load_lora_adapter",
+            .body = base::PrintJson(object{{"lora_name", name}, {"lora_path", adapter_dir}, {"load_inplace", true}})};
+  }
+  ServerRequest UnloadAdapter(const std::string& name) const override {
+    return {.path = "/v1/unload_lora_adapter", .body = base::PrintJson(object{{"lora_name", name}})};
+  }
   ServerRequest Health() const override { return {.method = "GET", .path = "/health"}; }
   ServerRequest GetLabel() const override { return {.method = "GET", .path = "/weight_info"}; }
   absl::StatusOr<std::string> ReadLabel(std::string_view body) const override {
@@ -330,8 +338,14 @@ class VllmApi final : public EngineApi {
     if (http_status == 403) {
       return absl::FailedPreconditionError(absl::StrCat(said, "; start it with --enable-scale-out"));
     }
+    // An adapter that the server does not have, such as after a restart, and not a route.
+    if (http_status == 404 && body.find("NotFoundError") != std::string_view::npos) {
+      return absl::UnavailableError(said);
+    }
     if (http_status == 404 || http_status == 405) {
-      return absl::FailedPreconditionError(absl::StrCat(said, "; start it with VLLM_SERVER_DEV_MODE=1"));
+      return absl::FailedPreconditionError(absl::StrCat(said,
+                                                        "; start it with VLLM_SERVER_DEV_MODE=1, and for adapters "
+                                                        "with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 and --enable-lora"));
     }
     if (http_status == 401) {
       return absl::FailedPreconditionError(absl::StrCat(said, "; set rollout.external.api_key_file"));

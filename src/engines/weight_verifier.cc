@@ -123,21 +123,21 @@ absl::StatusOr<std::vector<PromptScores>> WeightVerifier::Expect(
       "rollout.external.verify needs Ingot's own log-probs; set it to false to run without verification");
 }
 
-absl::StatusOr<std::vector<ServerScores>> WeightVerifier::Ask(const std::string& salt,
+absl::StatusOr<std::vector<ServerScores>> WeightVerifier::Ask(const ServedWeights& served,
                                                               std::chrono::milliseconds timeout) {
   std::vector<ServerScores> all;
   for (const std::vector<int32_t>& prompt : prompts_) {
-    INGOT_ASSIGN_OR_RETURN(const AnswerEvent scored, control_.Score(model_, prompt, salt, timeout));
-    INGOT_ASSIGN_OR_RETURN(const AnswerEvent sampled, control_.Sample(model_, prompt, salt, timeout));
+    INGOT_ASSIGN_OR_RETURN(const AnswerEvent scored, control_.Score(model_, prompt, served, timeout));
+    INGOT_ASSIGN_OR_RETURN(const AnswerEvent sampled, control_.Sample(model_, prompt, served, timeout));
     all.push_back({scored.logprobs, sampled.ids[0], sampled.logprobs[0]});
   }
   return all;
 }
 
-absl::StatusOr<ScoreDifference> WeightVerifier::Verify(const weights::Snapshot& snapshot, const std::string& salt,
+absl::StatusOr<ScoreDifference> WeightVerifier::Verify(const weights::Snapshot& snapshot, const ServedWeights& served,
                                                        const std::vector<PromptScores>& expected,
                                                        std::chrono::milliseconds timeout) {
-  INGOT_ASSIGN_OR_RETURN(const std::vector<ServerScores> server, Ask(salt, timeout));
+  INGOT_ASSIGN_OR_RETURN(const std::vector<ServerScores> server, Ask(served, timeout));
   const ScoreDifference found = DifferenceOf(expected, server);
   const double bound = bound_ > 0 ? bound_ : RoundingBound(snapshot);
   if (found.worst_mean() <= bound) return found;
@@ -147,11 +147,12 @@ absl::StatusOr<ScoreDifference> WeightVerifier::Verify(const weights::Snapshot& 
                       control_.name(), snapshot.version(), found.Text(), bound));
 }
 
-absl::StatusOr<ScoreDifference> WeightVerifier::VerifyTrial(const weights::Snapshot& perturbed, const std::string& salt,
+absl::StatusOr<ScoreDifference> WeightVerifier::VerifyTrial(const weights::Snapshot& perturbed,
+                                                            const ServedWeights& served,
                                                             const std::vector<PromptScores>& expected,
                                                             const std::vector<PromptScores>& given,
                                                             std::chrono::milliseconds timeout) {
-  INGOT_ASSIGN_OR_RETURN(const std::vector<ServerScores> server, Ask(salt, timeout));
+  INGOT_ASSIGN_OR_RETURN(const std::vector<ServerScores> server, Ask(served, timeout));
   const ScoreDifference found = DifferenceOf(expected, server);
   const double bound = std::max(TrialBound(perturbed, expected, given), bound_);
   if (DistanceOf(expected, given) < kLeastDistance || found.worst_mean() <= bound) return found;

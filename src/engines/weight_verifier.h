@@ -77,19 +77,19 @@ class WeightVerifier {
   }
 
   // Compares the server with the expected scores. Returns DATA_LOSS, with the numbers, if the server samples from
-  // different weights, and ServerControl's errors if it does not respond. `salt` is that of requests to these weights.
+  // different weights, and ServerControl's errors if it does not respond. `served` is what requests to them use.
   // REQUIRES: the server has been resumed.
-  absl::StatusOr<ScoreDifference> Verify(const weights::Snapshot& snapshot, const std::string& salt,
+  absl::StatusOr<ScoreDifference> Verify(const weights::Snapshot& snapshot, const ServedWeights& served,
                                          const std::vector<PromptScores>& expected, std::chrono::milliseconds timeout);
   // Same as Verify, but for the trial load, with TrialBound. Returns FAILED_PRECONDITION if a part of the perturbed
   // weights did not reach the server.
-  absl::StatusOr<ScoreDifference> VerifyTrial(const weights::Snapshot& perturbed, const std::string& salt,
+  absl::StatusOr<ScoreDifference> VerifyTrial(const weights::Snapshot& perturbed, const ServedWeights& served,
                                               const std::vector<PromptScores>& expected,
                                               const std::vector<PromptScores>& given,
                                               std::chrono::milliseconds timeout);
 
  private:
-  absl::StatusOr<std::vector<ServerScores>> Ask(const std::string& salt, std::chrono::milliseconds timeout);
+  absl::StatusOr<std::vector<ServerScores>> Ask(const ServedWeights& served, std::chrono::milliseconds timeout);
 
   WeightReference& reference_;
   ServerControl& control_;

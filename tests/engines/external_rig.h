@@ -27,7 +27,8 @@ inline rollout::EngineOptions Options() {
 }
 
 struct Rig {
-  explicit Rig(ExternalOptions external = {}, rollout::EngineOptions options = Options(), std::string url = "") {
+  explicit Rig(ExternalOptions external = {}, rollout::EngineOptions options = Options(), std::string url = "",
+               bool adapters = false) {
     if (!url.empty()) external.url = url;
     external.idle_health_s = 0.02;
     external.exchange = ExchangeRoot();
@@ -39,7 +40,8 @@ struct Rig {
     parts.max_weight_bytes = 1 << 20;
     parts.tokenizer = std::make_shared<rollout::PieceTokenizer>(pieces);
     parts.exchange = *ExchangeFolder::Open(external.exchange, "test", WriteSeed);
-    parts.start_model = Seeded(0, 7);
+    parts.start_model = adapters ? nullptr : Seeded(0, 7);
+    parts.adapters = adapters;
     parts.reference = std::make_unique<SeededReference>();
     parts.key = kKey;
     parts.log_path = ::testing::TempDir() + "fake-server.log";

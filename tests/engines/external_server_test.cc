@@ -90,6 +90,35 @@ TEST(ExternalEngine, AFaultIsFinal) {
   EXPECT_TRUE(absl::IsFailedPrecondition(rig.Share(1, 101).status()));
 }
 
+TEST(ExternalEngine, IsSetAsideUntilItsServerIsRestarted) {
+  Served served;
+  served.server.Fault("slow_ms", 3);
+  Collect running;
+  const auto request = served.rig.engine->Generate(Ask(190), running.OnChunk());
+  running.WaitForTokens(2);
+  ASSERT_EQ(served.rig.engine->SetAside("its log-probs differ"), absl::OkStatus());
+  EXPECT_TRUE(absl::IsUnavailable(running.Wait()));
+  Collect rejected;
+  const auto late = served.rig.engine->Generate(Ask(5), rejected.OnChunk());
+  const absl::Status why = rejected.Wait();
+  EXPECT_TRUE(absl::IsUnavailable(why));
+  EXPECT_THAT(std::string(why.message()), ::testing::HasSubstr("its log-probs differ"));
+  EXPECT_EQ(*served.rig.engine->LiveVersion(), -1) << "its lease ends";
+  EXPECT_EQ(served.rig.engine->fault(), absl::OkStatus());
+  const auto waits = base::Waits::OfProcess().Longer(std::chrono::nanoseconds(0), base::WaitKind::kFault);
+  EXPECT_THAT(waits, ::testing::Contains(::testing::HasSubstr("set aside")));
+  const weights::EncodedDelta two = *weights::Encode(nullptr, *Seeded(2, 102), false);
+  int asked = 0;
+  EXPECT_TRUE(absl::IsCancelled(served.rig.engine->UpdateUnless(two, [&] { return ++asked > 2; }).status()));
+  served.server.Post("/fake/label", object{{"label", "default"}});  // as after a restart
+  ASSERT_TRUE(Await([&] { return *served.rig.engine->LiveVersion() == 1; }));
+  EXPECT_EQ(served.rig.Share(2, 102).status(), absl::OkStatus());
+  Collect again;
+  const auto next = served.rig.engine->Generate(Ask(5), again.OnChunk());
+  ASSERT_EQ(again.Wait(), absl::OkStatus());
+  CheckAnswer(again, 3, SeedOf);
+}
+
 ExternalOptions Started() {
   ExternalOptions external;
   external.command = {"python3", FakeProgram(), "--port", "${port}", "--model", "${model}"};

@@ -41,6 +41,11 @@ inline std::shared_ptr<const weights::Snapshot> Seeded(int64_t version, uint32_t
   const auto bytes = std::as_bytes(std::span(&seed, 1));
   return *weights::Snapshot::Copy(version, {{"w", "F32", {1}, bytes}});
 }
+// A version of a base model with an adapter, whose factor holds the seed.
+inline std::shared_ptr<const weights::Snapshot> Adapted(int64_t version, uint32_t seed, uint32_t base = 1) {
+  const auto factor = std::as_bytes(std::span(&seed, 1)), given = std::as_bytes(std::span(&base, 1));
+  return *weights::Snapshot::Copy(version, {{"a.lora_A.weight", "F32", {1}, factor}, {"w", "F32", {1}, given}});
+}
 inline uint32_t SeedIn(const weights::Snapshot& snapshot) {
   uint32_t seed = 0;
   std::memcpy(&seed, snapshot.bytes(0).data(), sizeof(seed));
@@ -71,7 +76,8 @@ class SeededReference final : public WeightReference {
   }
   absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Perturb(
       const std::shared_ptr<const weights::Snapshot>& snapshot) override {
-    return Seeded(snapshot->version(), SeedIn(*snapshot) + 500000);
+    const uint32_t other = SeedIn(*snapshot) + 500000;
+    return snapshot->size() > 1 ? Adapted(snapshot->version(), other) : Seeded(snapshot->version(), other);
   }
 };
 

@@ -14,6 +14,9 @@ names. POST /fake/faults takes a JSON object of faults; each holds until it is s
   prefix        true: sampled ids use the KV cache of the first weights that saw the prompt, whatever the salt;
                 "salted": of those that saw it with the same salt
   pause, resume, label   N: the next N such calls answer 500
+  adapter       N: the next N loads of adapters fail
+  wrong_adapter N: the next N loads of adapters load another one
+  no_adapters   true: there are no routes for adapters
   health        true: /health answers 503
   logprob       a number in place of each log-prob, or "nan", "missing", "short"
   foreign       a label in place of the server's own in weight_versions
@@ -66,9 +69,14 @@ class World:
         self.overlap = 0  # tokens drawn while the weights were torn
         self.earlier, self.kept = 0, None  # the seed before the last load, and what of it was kept
         self.prefixes = {}  # weights that saw a prompt first
+        self.adapters = {}  # the seed of each adapter by its name
+        self.uses = {}      # requests that run on each adapter
+        self.torn_from = 0  # adapters that were unloaded under a request
 
-    def weights(self):
+    def weights(self, adapter=None):
         """What determines log-probs. Call with the lock."""
+        if adapter is not None:
+            return self.adapters.get(adapter, TORN), 0, None
         return self.seed, self.earlier, self.kept
 
     def logprob(self, weights, position):
@@ -85,7 +93,7 @@ class World:
             value = self.faults.get(name)
             if isinstance(value, bool) or not isinstance(value, int):
                 return value
-            if name in ("load", "keep_loads", "pause", "resume", "label"):
+            if name in ("load", "keep_loads", "pause", "resume", "label", "adapter", "wrong_adapter"):
                 self.faults[name] = max(0, value - 1)
             return value > 0 and value
 
@@ -121,7 +129,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             with world.lock:
                 self.answer(200, {"running": len(world.running), "aborted": world.aborted, "seed": world.seed,
                                   "label": world.label, "paused": world.paused, "calls": world.calls,
-                                  "overlap": world.overlap})
+                                  "overlap": world.overlap, "adapters": world.adapters, "torn_from": world.torn_from})
         else:
             self.answer(404, {"detail": "Not Found"})
 
@@ -144,6 +152,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.pause()
         elif path == "/collective_rpc":
             self.load(body["kwargs"]["weights_path"])
+        elif path in ("/v1/load_lora_adapter", "/v1/unload_lora_adapter") and not world.fault("no_adapters"):
+            self.adapter(path, body)
         elif path == "/update_weight_version":
             if world.fault("label"):
                 return self.answer(500, {"error": "label"})
@@ -201,9 +211,25 @@ class Handler(http.server.BaseHTTPRequestHandler):
             world.kept, world.seed = kept, seed
         return self.answer(200, {"results": [None]})
 
+    def adapter(self, path, body):
+        world, name = self.world, body["lora_name"]
+        if path == "/v1/unload_lora_adapter":
+            with world.lock:
+                world.torn_from += 1 if world.uses.get(name) else 0
+                known = world.adapters.pop(name, None)
+            return self.answer(200 if known is not None else 404, {})
+        if world.fault("adapter"):
+            return self.answer(500, {"error": {"message": "the adapter cannot be loaded"}})
+        seed = seed_of(body["lora_path"]) + (7 if world.fault("wrong_adapter") else 0)
+        with world.lock:
+            world.adapters[name] = seed
+        return self.answer(200, {})
+
     def generate(self, body):
         world, params = self.world, body["sampling_params"]
         ids = body["token_ids"]
+        if body.get("model") is not None and body["model"] not in world.adapters:
+            return self.answer(404, {"error": {"message": "The model does not exist.", "type": "NotFoundError"}})
         if world.fault("refuse"):
             return self.answer(400, {"error": {"message": f"refused {self.headers.get('Authorization')}"}})
         if not body["stream"]:
@@ -212,17 +238,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
             world.count += 1
             name = f"generate-tokens-{world.count}"
             world.running[name] = "run"
+            world.uses[body.get("model")] = world.uses.get(body.get("model"), 0) + 1
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")
         self.end_headers()
         try:
-            self.stream(name, ids, params, body.get("cache_salt"))
+            self.stream(name, ids, params, body.get("cache_salt"), body.get("model"))
         except OSError:
             pass  # the client closed the connection
         finally:
             with world.lock:
                 world.running.pop(name, None)
+                world.uses[body.get("model")] -= 1
                 world.lock.notify_all()
         self.close_connection = True
         return None
@@ -235,14 +263,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(f"data: {text}\n\n".encode())
         self.wfile.flush()
 
-    def stream(self, name, prompt, params, salt):
+    def stream(self, name, prompt, params, salt, adapter):
         world, drawn, spans = self.world, 0, []
         rng = random.Random(name)
         while True:
             with world.lock:
                 while world.paused and world.running.get(name) == "run":
                     world.lock.wait(0.1)
-                state, weights, label = world.running.get(name), world.weights(), world.label
+                state, weights, label = world.running.get(name), world.weights(adapter), world.label
                 if state == "run" and world.seed == TORN:
                     world.overlap += 1
                 if world.faults.get("prefix"):
@@ -306,7 +334,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         with world.lock:
             while world.paused:
                 world.lock.wait(0.1)
-            weights, label = world.weights(), world.label
+            weights, label = world.weights(body.get("model")), world.label
         scores = [None] + [{str(id): {"logprob": world.logprob(weights, i), "rank": 1}} for i, id in enumerate(ids) if i > 0]
         params = body["sampling_params"]
         self.answer(200, {"request_id": "s", "prompt_logprobs": scores, "choices": [

@@ -34,6 +34,8 @@ struct RoleClients {
   std::shared_ptr<datapool::Client> pool;
   std::shared_ptr<rollout::Client> engine;     // one client for all of the run's engines
   std::function<absl::Status()> engine_fault;  // ServedEngine::fault of this process's engine
+  // engines::EngineGuard::SetAside of an engine by its name in `engines`; null = the run has no external engines
+  std::function<absl::Status(const std::string& engine, const std::string& why)> set_aside;
   // each engine by name, for the run page, and for the trainer's probe if other projects' servers sample
   std::vector<std::pair<std::string, std::shared_ptr<rollout::Client>>> engines;
   std::map<std::string, std::shared_ptr<rollout::Client>> external;  // external models by name (gateway.models)

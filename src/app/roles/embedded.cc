@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "dataset/tasks.h"
+#include "engines/engine_guard.h"
 #include "gateway/http/http_server.h"
 
 namespace ingot::app {
@@ -72,6 +73,9 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
   clients.engine = parts->engine;
   clients.engine_fault = [engine = parts->engine] { return engine->fault(); };
   clients.engines = {{"engine", parts->engine}};
+  if (auto* guard = dynamic_cast<engines::EngineGuard*>(parts->engine.get()); guard != nullptr) {
+    clients.set_aside = [guard](const std::string&, const std::string& why) { return guard->SetAside(why); };
+  }
   INGOT_ASSIGN_OR_RETURN(clients.external, ConnectExternalModels(config.gateway, config.cluster.allow_plaintext));
 
   INGOT_ASSIGN_OR_RETURN(std::vector<v1::Task> tasks, dataset::LoadTasks(config.task_files()));

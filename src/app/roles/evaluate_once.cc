@@ -30,7 +30,7 @@ absl::Status EvaluateOnce(const std::string& command, const EvalOptions& options
         progress.Clear();
         return report(result, *run.clients().pool);
       },
-      retry,
+      retry, run.clients().engine_fault,
       [&](const std::string& text) {
         progress.Clear();
         std::printf("%s\n", base::Printable(text).c_str());

@@ -6,8 +6,11 @@
 #include "app/models/weight_reference.h"
 #include "app/roles/assembly.h"
 #include "base/secret.h"
+#include "engines/adapter_versions.h"
 #include "engines/external_engine.h"
+#include "model/peft.h"
 #include "rollout/torch_runner.h"
+#include "trainer/weights_of.h"
 
 namespace ingot::app {
 namespace {
@@ -49,8 +52,71 @@ engines::ServedModel ServedModelOf(const model::ModelConfig& shape, int32_t cont
 
 namespace {
 
+// Writes the base model of adapters.
+engines::ExchangeFolder::WriteModel BaseWriter(const model::ModelConfig& shape) {
+  model::ModelConfig base = shape;
+  base.lora = {};
+  return [write = ServedWriter(base)](const std::string& dir,
+                                      const std::shared_ptr<const weights::Snapshot>& snapshot) -> absl::Status {
+    std::vector<weights::TensorView> views;
+    for (size_t i = 0; i < snapshot->size(); ++i) {
+      if (!engines::IsFactor(snapshot->view(i).name)) views.push_back(snapshot->view(i));
+    }
+    INGOT_ASSIGN_OR_RETURN(const auto tensors, weights::Snapshot::Copy(snapshot->version(), views));
+    return write(dir, tensors);
+  };
+}
+
+engines::ExchangeFolder::WriteModel AdapterWriter(const model::ModelConfig& shape, const std::string& base_name) {
+  return [=](const std::string& dir, const std::shared_ptr<const weights::Snapshot>& snapshot) {
+    return model::SaveAdapter(dir, shape, trainer::ParametersOf(snapshot), base_name);
+  };
+}
+
+absl::StatusOr<std::unique_ptr<engines::ExchangeFolder>> OpenExchange(const RunConfig& config, const ModelSetup& model,
+                                                                      const std::string& owner) {
+  const std::string& root = config.external.exchange;
+  if (model.shape.lora.rank == 0) return engines::ExchangeFolder::Open(root, owner, ServedWriter(model.shape));
+  return engines::ExchangeFolder::Open(root, owner, AdapterWriter(model.shape, config.model.path),
+                                       BaseWriter(model.shape));
+}
+
+// vLLM accepts these values alone.
+int64_t MaxLoraRank(int64_t rank) {
+  for (const int64_t most : {1, 8, 16, 32, 64, 128, 256, 320}) {
+    if (rank <= most) return most;
+  }
+  return 512;
+}
+
+// The words that stand for ${adapters} in rollout.external.command.
+std::vector<std::string> AdapterWords(const RunConfig& config, const ModelSetup& model) {
+  if (model.shape.lora.rank == 0) return {};
+  const int64_t held = config.rollout.max_retained_versions + 1;  // and the newest
+  return {"--enable-lora",
+          "--max-lora-rank",
+          absl::StrCat(MaxLoraRank(model.shape.lora.rank)),
+          "--max-loras",
+          absl::StrCat(std::min<int64_t>(held + 1, 4)),
+          "--max-cpu-loras",
+          absl::StrCat(held + 3)};
+}
+
+std::vector<std::string> WithWords(const std::vector<std::string>& command, const std::string& name,
+                                   const std::vector<std::string>& words) {
+  std::vector<std::string> expanded;
+  for (const std::string& word : command) {
+    if (word == name) {
+      expanded.insert(expanded.end(), words.begin(), words.end());
+    } else {
+      expanded.push_back(word);
+    }
+  }
+  return expanded;
+}
+
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> StartModel(const RunConfig& config, const ModelSetup& model) {
-  if (!config.external.url.empty()) return nullptr;
+  if (!config.external.url.empty() || model.shape.lora.rank > 0) return nullptr;
   return config.model.path.empty() ? RandomSnapshot(model.shape, config.seed) : LoadSnapshot(config.model.path, 0);
 }
 
@@ -70,11 +136,13 @@ absl::StatusOr<std::unique_ptr<rollout::ServedEngine>> MakeExternalEngine(const 
   if (!config.external.api_key_file.empty()) {
     INGOT_ASSIGN_OR_RETURN(parts.key, base::ReadSecret(config.external.api_key_file));
   }
-  INGOT_ASSIGN_OR_RETURN(parts.exchange,
-                         engines::ExchangeFolder::Open(config.external.exchange, owner, ServedWriter(model.shape)));
+  INGOT_ASSIGN_OR_RETURN(parts.exchange, OpenExchange(config, model, owner));
   INGOT_ASSIGN_OR_RETURN(parts.start_model, StartModel(config, model));
+  parts.adapters = model.shape.lora.rank > 0;
   parts.reference = NewWeightReference(model.shape, config.rollout.threads);
-  return engines::ExternalEngine::Create(config.rollout, config.external, std::move(parts));
+  engines::ExternalOptions external = config.external;
+  external.command = WithWords(external.command, "${adapters}", AdapterWords(config, model));
+  return engines::ExternalEngine::Create(config.rollout, external, std::move(parts));
 }
 
 }  // namespace

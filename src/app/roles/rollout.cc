@@ -12,6 +12,7 @@
 #include "app/training/weight_transports.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "engines/service.h"
 #include "rollout/service.h"
 
 namespace ingot::app {
@@ -24,6 +25,9 @@ absl::Status RunRollout(const RoleContext& context) {
                                           absl::StrCat(context.dir.logs(), "/", name, "-server.log")));
   std::vector<std::unique_ptr<grpc::Service>> services;
   services.push_back(rollout::NewRolloutService(*engine));
+  if (auto* guard = dynamic_cast<engines::EngineGuard*>(engine.get()); guard != nullptr) {
+    services.push_back(engines::NewEngineGuardService(*guard));
+  }
   INGOT_ASSIGN_OR_RETURN(const WeightTransport transport, TransportOf(context.config.weights.transports, name));
   if (transport == WeightTransport::kBroadcast) {
     services.push_back(NewWeightGroupService(*engine, engine->codec(), SeatOf(context)));

@@ -21,6 +21,7 @@
 #include "app/training/weight_transports.h"
 #include "base/executor.h"
 #include "base/log.h"
+#include "engines/grpc_client.h"
 #include "rollout/grpc_client.h"
 #include "scheduler/grpc_client.h"
 #include "trainer/parallel/ranks.h"
@@ -35,6 +36,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kTrainerDeadline{10000};
 // Gateways are only polled for a terminal line, between two requests for a batch.
 constexpr milliseconds kGatewayDeadline{1000};
+// Setting an engine aside is repeated at the next measured step.
+constexpr milliseconds kGuardDeadline{5000};
 
 absl::StatusOr<int> RunTrainerRole(const RoleContext& context, trainer::Ranks* ranks) {
   const RunConfig& config = context.config;
@@ -51,6 +54,11 @@ absl::StatusOr<int> RunTrainerRole(const RoleContext& context, trainer::Ranks* r
   for (int i = 0; config.has_external_engine() && i < config.cluster.rollout_engines; ++i) {
     clients.engines.emplace_back(RoleName("rollout", i),
                                  rollout::NewGrpcClient(context.registry->To(RoleName("rollout", i))));
+  }
+  if (config.has_external_engine()) {
+    clients.set_aside = [registry = context.registry](const std::string& engine, const std::string& why) {
+      return engines::NewGrpcEngineGuard(registry->To(engine), kGuardDeadline)->SetAside(why);
+    };
   }
   clients.gateways = ClientsOfGateways(*context.registry, config.cluster.gateways, kGatewayDeadline);
   base::Executor timers({.name = "timers", .threads = 2});  // connecting blocks one of them

@@ -127,9 +127,6 @@ absl::Status CheckExternalEngine(const RunConfig& config) {
   if (config.numerics == kernels::Numerics::kExact) {
     return refused("numerics is exact", "another engine's kernels round differently; use fast");
   }
-  if (config.model.lora.rank > 0) {
-    return refused("trainer.lora.rank is set", "adapters reach Ingot's own engine alone");
-  }
   if (config.rollout.max_tokens_per_turn_slice > 0 || config.rollout.slice_seconds > 0) {
     return refused("rollout.max_tokens_per_turn_slice or rollout.slice_seconds is set",
                    "another engine cannot continue a paused call; set both to 0");
@@ -137,10 +134,11 @@ absl::Status CheckExternalEngine(const RunConfig& config) {
   if (config.rollout.record_routes) {
     return refused("rollout.record_routes is true", "Ingot does not read another engine's experts");
   }
-  if (config.eval.has_tasks() && config.eval.of_earlier_versions()) {
-    return refused("eval.at_start or eval.every_versions is set",
-                   "an evaluation pins its version, and the server holds the newest alone; set eval.at_start to false "
-                   "and eval.every_versions to 0");
+  if (config.eval.has_tasks() && config.eval.of_earlier_versions() && config.model.lora.rank == 0) {
+    return refused(
+        "eval.at_start or eval.every_versions is set",
+        "an evaluation pins its version, and the server holds the newest whole weights alone; train adapters "
+        "(trainer.lora.rank), or set eval.at_start to false and eval.every_versions to 0");
   }
   return absl::OkStatus();
 }

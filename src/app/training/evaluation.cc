@@ -144,6 +144,7 @@ void Evaluations::Release(int64_t version) {
 }
 
 absl::Status Evaluations::Finish(const Report& report, const RetryPolicy& retry,
+                                 const std::function<absl::Status()>& fault,
                                  const std::function<void(const std::string&)>& on_line,
                                  const std::function<void(const v1::EvalStatusResponse&)>& watch) {
   constexpr std::chrono::milliseconds kPause{20}, kWatchEvery{500};
@@ -154,6 +155,7 @@ absl::Status Evaluations::Finish(const Report& report, const RetryPolicy& retry,
     INGOT_RETURN_IF_ERROR(Poll(report));
     if (running_.empty()) return absl::OkStatus();
     if (retry.stopped()) return absl::CancelledError("stopped during an evaluation");
+    if (fault) INGOT_RETURN_IF_ERROR(base::Annotate(fault(), "during an evaluation"));
     if (const auto now = retry.clock->Now(); watch != nullptr && now - watched >= kWatchEvery) {
       watched = now;
       const auto so_far = scheduler_->EvalStatus(*running_.begin());

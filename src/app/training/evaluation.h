@@ -68,8 +68,9 @@ class Evaluations {
   absl::Status Poll(const Report& report);
 
   // Blocks until no evaluation is running. `on_line` occasionally receives a line about the wait. `watch`, if set,
-  // receives the state of the oldest evaluation twice a second. Returns CANCELLED once the run is stopped.
-  absl::Status Finish(const Report& report, const RetryPolicy& retry,
+  // receives the state of the oldest evaluation twice a second. Returns CANCELLED once the run is stopped, and the error
+  // of `fault` (RoleClients::engine_fault), because an engine that cannot sample never ends an evaluation.
+  absl::Status Finish(const Report& report, const RetryPolicy& retry, const std::function<absl::Status()>& fault,
                       const std::function<void(const std::string&)>& on_line,
                       const std::function<void(const v1::EvalStatusResponse&)>& watch = nullptr);
 

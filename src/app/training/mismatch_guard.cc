@@ -19,9 +19,7 @@ absl::Status MismatchGuard::Add(const std::string& engine, int64_t version,
   return absl::FailedPreconditionError(
       absl::StrFormat("%s does not sample from the trained policy: its log-probs differ by %.3g on average at version "
                       "%d, but rollout.external.max_mismatch is %g (%d consecutive measured steps; %s). Run `ingot "
-                      "engine check` on its server, "
-                      "and "
-                      "continue with --resume",
+                      "engine check` on its server",
                       engine, found->second, version, most_, kSteps, good));
 }
 

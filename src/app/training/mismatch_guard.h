@@ -1,4 +1,4 @@
-// Stops a run whose engine no longer samples from the trained policy (rollout.external.max_mismatch).
+// Finds an engine that no longer samples from the trained policy (rollout.external.max_mismatch).
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,8 @@ class MismatchGuard {
   // changes nothing. Returns FAILED_PRECONDITION, with the engine and its last good version, if the engine's last
   // kSteps measurements exceeded the limit. NaN exceeds it.
   absl::Status Add(const std::string& engine, int64_t version, const std::map<std::string, double>& metrics);
+  // Forgets the engine's measurements, because it has been set aside.
+  void Restart(const std::string& engine) { engines_[engine].exceeded = 0; }
 
   static constexpr int kSteps = 3;
 

@@ -71,7 +71,20 @@ absl::Status RunRecorder::CheckMismatch(int64_t step, std::map<std::string, doub
   const auto found = metrics.find("mismatch/logprob_abs_diff_mean");
   if (parts_.clients.engines.size() > 1 && found != metrics.end())
     metrics[absl::StrCat(found->first, "@engine:", engine)] = found->second;
-  return guard_.Add(engine, step, metrics);
+  const absl::Status good = guard_.Add(engine, step, metrics);
+  return good.ok() ? good : SetAside(engine, good);
+}
+
+absl::Status RunRecorder::SetAside(const std::string& engine, const absl::Status& why) {
+  if (parts_.clients.set_aside == nullptr) return why;
+  if (const absl::Status aside = parts_.clients.set_aside(engine, std::string(why.message())); !aside.ok()) {
+    INGOT_LOG(warn, "{} cannot be set aside yet: {}", engine, std::string(aside.message()));
+    return absl::OkStatus();  // at the next measured step
+  }
+  guard_.Restart(engine);
+  line_.Note(absl::StrCat("warning: ", why.message(), ", and restart the server: ", engine,
+                          " is set aside until then, and other engines continue"));
+  return absl::OkStatus();
 }
 
 Evaluations::Report RunRecorder::OnEvaluation() {

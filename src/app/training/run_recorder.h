@@ -46,8 +46,10 @@ class RunRecorder final : public trainer::StepObserver {
   void AddGrades(int64_t version, base::json::object& fields);
   // Keeps the evaluated version if it is the best so far.
   absl::Status KeepIfBest(int64_t version, const v1::EvalStatusResponse& result);
-  // Adds the mismatch of the engine that sampled the step's probe. Returns MismatchGuard's error.
+  // Adds the mismatch of the engine that sampled the step's probe. Sets the engine aside at MismatchGuard's error, or
+  // returns the error if it cannot be set aside.
   absl::Status CheckMismatch(int64_t step, std::map<std::string, double>& metrics);
+  absl::Status SetAside(const std::string& engine, const absl::Status& why);
   absl::Status Write(int64_t step, const base::json::object& fields);
   void Tally(const trainer::StepReport& report, const std::map<std::string, double>& metrics,
              const v1::FeedStats& feed);

@@ -133,8 +133,8 @@ absl::StatusOr<bool> RunTraining(const RunConfig& config, const RunDir& dir, con
   const absl::Status ran = loop.Run(), dismissed = trainer->Dismiss();
   INGOT_RETURN_IF_ERROR(ran);
   INGOT_RETURN_IF_ERROR(dismissed);
-  INGOT_RETURN_IF_ERROR(
-      evaluations.Finish(recorder.OnEvaluation(), retry, [&line](const std::string& text) { line.Note(text); }));
+  INGOT_RETURN_IF_ERROR(evaluations.Finish(recorder.OnEvaluation(), retry, parts.clients.engine_fault,
+                                           [&line](const std::string& text) { line.Note(text); }));
   best.DropOthers({});
 
   for (const auto text : absl::StrSplit(FormatSummary(tally, SecondsSince(clock, start), first_step), '\n')) {

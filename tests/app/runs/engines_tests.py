@@ -9,6 +9,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import time
 
 from ingot_runs import check, main, wait_for_rows, wait_until, write_asking_config
 
@@ -88,13 +89,39 @@ def case_refused(ingot):
 
 
 def case_mismatch(ingot):
-    """A run whose server drifts from the policy stops with the engine's name."""
+    """A server that drifts from the policy is set aside, and the run waits until somebody restarts it."""
     write_asking_config(ingot)
-    code, output = ingot.run("launch", {**settings(ingot, "drifting"), "rollout.external.max_mismatch": 0.1}, timeout=300)
-    check(code != 0 and "rollout-0 does not sample from the trained policy" in output, f"exit code {code}: {output}")
+    launch = ingot.start("launch", {**settings(ingot, "drifting"), "rollout.external.max_mismatch": 0.1})
+    log = pathlib.Path(ingot.folder, "drifting/logs/rollout-0.log")
+    wait_until(lambda: log.exists() and "is set aside until it is restarted" in log.read_text(), "the engine set aside", launch,
+               seconds=200)
     rows = [row for row in ingot.metrics("drifting") if "reward/mean" in row]
-    check(len(rows) == 3, f"the run stopped after {len(rows)} steps")
+    check(3 <= len(rows) < STEPS, f"{len(rows)} steps were made")
     check(all("engine/load_ms" in row for row in rows), f"metrics of the server are missing: {sorted(rows[0])}")
+    time.sleep(3)
+    check(launch.poll() is None, "the run did not wait")
+    check(len([row for row in ingot.metrics("drifting") if "reward/mean" in row]) <= len(rows) + 1, "the run went on")
+    os.kill(servers(ingot)[0], signal.SIGKILL)
+    output, _ = launch.communicate(timeout=250)
+    check(launch.returncode == 0, f"exit code {launch.returncode}: {output}")
+    check("rollout-0 does not sample from the trained policy" in output, f"no warning: {output}")
+    check_end(ingot, "drifting")
+
+
+def case_adapters(ingot):
+    """Adapters as versions: a launched run with evaluations of earlier versions."""
+    write_asking_config(ingot)
+    held_out = pathlib.Path(ingot.folder, "held_out.jsonl")
+    held_out.write_text('{"task_id": "held-out", "prompt": "which?"}\n')
+    launch = ingot.start("launch", {**settings(ingot, "adapters"), "trainer.lora.rank": 4, "eval.tasks": held_out,
+                                    "eval.every_versions": 2, "eval.at_start": "true"})
+    output, _ = launch.communicate(timeout=280)
+    check(launch.returncode == 0, f"exit code {launch.returncode}: {output}")
+    evaluated = sorted(row["eval/version"] for row in ingot.metrics("adapters") if "eval/version" in row)
+    check(evaluated == [0, 2, 4, 6], f"versions {evaluated} were evaluated: {output}")
+    log = pathlib.Path(ingot.folder, "adapters/logs/rollout-0-server.log")
+    check(log.exists(), "the server has no log")
+    check_end(ingot, "adapters")
 
 
 def case_check(ingot):
@@ -112,4 +139,4 @@ def case_check(ingot):
 
 
 if __name__ == "__main__":
-    main(case_launch, case_train, case_no_server, case_refused, case_mismatch, case_check)
+    main(case_launch, case_train, case_no_server, case_refused, case_mismatch, case_adapters, case_check)

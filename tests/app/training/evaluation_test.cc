@@ -306,10 +306,24 @@ TEST_F(EvaluationsTest, ARejectedVersionIsLeftOut) {
     ASSERT_TRUE(evaluations->OnLive(20, /*retained=*/true).ok());
     scheduler.trouble = absl::OkStatus();
     scheduler.rejection = rejection;
-    ASSERT_TRUE(evaluations->Finish(report, retry, [](const std::string&) {}).ok());
+    ASSERT_TRUE(evaluations->Finish(report, retry, nullptr, [](const std::string&) {}).ok());
     scheduler.rejection = absl::OkStatus();
   }
   EXPECT_TRUE(reported.empty());
+}
+
+TEST_F(EvaluationsTest, FinishEndsWithTheEnginesFault) {
+  ASSERT_TRUE(evaluations->Start(100).ok());
+  absl::Status fault;
+  int slept = 0;
+  on_sleep = [&] {
+    if (++slept == 3) fault = absl::FailedPreconditionError("the server exited");
+    ASSERT_LT(slept, 1000);
+  };
+  const absl::Status end = evaluations->Finish(report, retry, [&] { return fault; }, [](const std::string&) {});
+  EXPECT_TRUE(absl::IsFailedPrecondition(end));
+  EXPECT_THAT(std::string(end.message()), HasSubstr("the server exited"));
+  EXPECT_EQ(slept, 3);
 }
 
 TEST_F(EvaluationsTest, FinishDescribesItsWait) {
@@ -322,7 +336,7 @@ TEST_F(EvaluationsTest, FinishDescribesItsWait) {
   int watched = 0;
   ASSERT_TRUE(evaluations
                   ->Finish(
-                      report, retry, [&](const std::string& text) { lines.push_back(text); },
+                      report, retry, nullptr, [&](const std::string& text) { lines.push_back(text); },
                       [&](const v1::EvalStatusResponse&) { ++watched; })
                   .ok());
   EXPECT_EQ(watched, 89);       // twice a second, up to its end

@@ -24,6 +24,9 @@ TEST(MismatchGuard, NamesTheEngineAndItsLastGoodVersionAtTheThirdStep) {
   EXPECT_THAT(std::string(stopped.message()),
               ::testing::AllOf(::testing::HasSubstr("rollout-1"), ::testing::HasSubstr("version 4"),
                                ::testing::HasSubstr("rollout.external.max_mismatch")));
+  EXPECT_FALSE(guard.Add("rollout-1", 10, Of(0.3)).ok()) << "until it is set aside";
+  guard.Restart("rollout-1");
+  EXPECT_TRUE(guard.Add("rollout-1", 11, Of(0.3)).ok());
 }
 
 TEST(MismatchGuard, StartsAgainAfterAGoodStep) {
