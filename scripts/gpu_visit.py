@@ -14,7 +14,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 # (name, second of a visit of 12 minutes at which it must have ended). Time that a part leaves goes to the next.
-SCHEDULE = (("device", 30), ("checks", 180), ("sanitizer", 240), ("smoke", 430), ("figures", 580), ("model", 700))
+SCHEDULE = (("device", 30), ("primitives", 60), ("checks", 190), ("sanitizer", 240), ("smoke", 430), ("figures", 580), ("model", 700))
 WHOLE = 720
 STANDIN_MINUTES = 180  # the stand-in's kernels are interpreted
 GRACE = 5  # seconds between SIGTERM and SIGKILL
@@ -87,6 +87,7 @@ class Visit:
             watch = threading.Thread(target=self.limit, args=(self.process, deadline), daemon=True)
             watch.start()
             said = self.read(name, self.process.stdout, log)
+            self.process.stdout.close()
             code = self.process.wait()
             late = time.monotonic() >= deadline
             self.signal_part(signal.SIGKILL)  # what a part left running
@@ -148,11 +149,13 @@ def table(rows):
 
 
 def pack(out):
-    """Packs the results and logs, without the runs' models and checkpoints."""
+    """Packs the results, logs, and dumps, without the runs' models and checkpoints."""
     archive = out / "gpu-visit.tar.gz"
     with tarfile.open(archive, "w:gz") as packed:
         for path in sorted([*out.glob("*.jsonl"), *out.glob("*.log"), *out.glob("*.txt")]):
             packed.add(path, arcname=f"gpu-visit/{path.name}")
+        if (out / "dumps").is_dir():
+            packed.add(out / "dumps", arcname="gpu-visit/dumps")
     return archive
 
 

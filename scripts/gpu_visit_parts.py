@@ -43,10 +43,13 @@ class Installation:
 
     def __init__(self, folder, standin):
         self.folder, self.standin = pathlib.Path(folder), standin
+        self.small = ["--small"] if standin else []
         unpacked = (self.folder / "bin").is_dir()
         self.ingot = self.folder / ("bin/ingot" if unpacked else "ingot")
-        self.gpu_check = self.folder / ("bin/gpu_check" if unpacked else "tests/kernels/gpu_check")
-        self.library = self.folder / ("lib/libingot_cuda.so" if unpacked else "libingot_cuda.so")
+        self.gpu_check, self.gpu_primitives = (self.folder / ("bin" if unpacked else "tests/kernels") / name for name in ("gpu_check", "gpu_primitives"))
+        self.library = self.folder / ("lib" if unpacked else ".") / "libingot_cuda.so"
+        if standin and not self.library.exists():
+            self.library = self.folder / "tests/standin/kernels/libingot_cuda.so"  # of a build for tests alone
         self.source = self.folder if unpacked else pathlib.Path(__file__).resolve().parents[1]
 
     def environment(self):
@@ -74,7 +77,7 @@ def device(here, _):
     version = torch / "version.py" if torch else None
     emit({"python": sys.version.split()[0], "torch": str(torch), "machine": os.uname().release, "cores": os.cpu_count(),
           "torch_version": version.read_text().split("__version__ = ")[-1].split("\n")[0] if version and version.exists() else ""})
-    missing = [str(path) for path in (here.ingot, here.gpu_check, here.library) if not path.exists()]
+    missing = [str(path) for path in (here.ingot, here.gpu_check, here.gpu_primitives, here.library) if not path.exists()]
     if missing:
         return verdict("failed", f"the archive lacks {', '.join(missing)}: create it with `make cuda bundle`")
     doctor = subprocess.run(here.command(here.ingot, "doctor"), env=here.environment(), cwd=here.source, capture_output=True,
@@ -98,9 +101,17 @@ def device(here, _):
     verdict("ok")
 
 
+def judge(program, code):
+    verdict("ok" if code == 0 else "failed", "" if code == 0 else f"{program} ended with exit code {code}")
+
+
+def primitives(here, out):
+    (out / "dumps").mkdir(exist_ok=True)
+    judge("gpu_primitives", here.stream(*here.command(here.gpu_primitives, "--dumps", out / "dumps", *here.small)))
+
+
 def checks(here, _):
-    code = here.stream(*here.command(here.gpu_check, here.library, "--no-bench"))
-    verdict("ok" if code == 0 else "failed", "" if code == 0 else f"gpu_check ended with exit code {code}")
+    judge("gpu_check", here.stream(*here.command(here.gpu_check, here.library, "--no-bench", *here.small)))
 
 
 def sanitizer(here, _):
@@ -113,21 +124,31 @@ def sanitizer(here, _):
 
 
 def figures(here, _):
-    small = ["--small"] if here.standin else []
-    code = here.stream(*here.command(here.gpu_check, here.library, "--no-checks", *small))
-    verdict("ok" if code == 0 else "failed", "" if code == 0 else f"gpu_check ended with exit code {code}")
+    judge("gpu_check", here.stream(*here.command(here.gpu_check, here.library, "--no-checks", *here.small)))
+
+
+def complete_lines(path):
+    """Returns the lines of a file that another process writes, without the one that it has not finished."""
+    return path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
 
 
 def train(here, out, name, settings):
-    """Trains configs/smoke.yaml with `settings`, emits each step's row, and returns the exit code and the last row."""
+    """Trains configs/smoke.yaml with `settings`, emits each step's row as it comes, and returns the exit code and the last row."""
     settings = {"device": "cuda", "run.root": out / "runs", "run.name": name, **settings}
     sets = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-    code = here.stream(*here.command(here.ingot, "train", "configs/smoke.yaml", *sets))
-    record = out / "runs" / name / "metrics.jsonl"
-    rows = [json.loads(line) for line in record.read_text().splitlines()] if record.exists() else []
-    for row in rows:
-        emit({"step": row})
-    return code, rows[-1] if rows else {}
+    sys.stdout.flush()
+    process = subprocess.Popen(here.command(here.ingot, "train", "configs/smoke.yaml", *sets), env=here.environment(), cwd=here.source)
+    rows, ended = [], False
+    while not ended:
+        try:
+            process.wait(0.5)
+            ended = True
+        except subprocess.TimeoutExpired:
+            pass
+        for line in complete_lines(out / "runs" / name / "metrics.jsonl")[len(rows):]:
+            rows.append(json.loads(line))
+            emit({"step": rows[-1]})
+    return process.returncode, rows[-1] if rows else {}
 
 
 def judge_run(code, row):
@@ -147,7 +168,7 @@ def model(here, out):
 
 def main():
     name, folder, out, standin = sys.argv[1:5]
-    parts = {f.__name__: f for f in (device, checks, sanitizer, smoke, figures, model)}
+    parts = {f.__name__: f for f in (device, primitives, checks, sanitizer, smoke, figures, model)}
     parts[name](Installation(folder, standin), pathlib.Path(out))
 
 

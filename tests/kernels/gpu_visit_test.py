@@ -1,17 +1,26 @@
 """Tests scripts/gpu_visit.sh without a GPU: fake programs stand for nvidia-smi, ingot, and gpu_check, and each part is killed once."""
+import argparse
 import json
 import os
 import pathlib
 import signal
 import subprocess
+import sys
 import tarfile
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+import gpu_visit  # noqa: E402
 VISIT = ROOT / "scripts" / "gpu_visit.sh"
-PARTS = ("device", "checks", "sanitizer", "smoke", "figures", "model")
+PARTS = ("device", "primitives", "checks", "sanitizer", "smoke", "figures", "model")
+STEP = {"step": 0, "mismatch/logprob_abs_diff_max": 0.001, "reward/mean": 0.5}
+# The first result of each part that has some before it hangs.
+FIRST = {**{part: {"part": part, "first of": part} for part in ("primitives", "checks", "figures")},
+         **{part: {"part": part, "step": STEP} for part in ("smoke", "model")}}
 # Each fake prints what the real program would, hangs in the part that FAKE_HANG names, and fails in that of FAKE_FAIL (all: in each but device).
 HEAD = '#!/bin/bash\nfails() { [[ "$FAKE_FAIL" = "$1" || "$FAKE_FAIL" = all && "$1" != device ]]; }\nhang() { [ "$FAKE_HANG" != "$1" ] || { echo $$ > "$FAKE_FOLDER/now"; mv "$FAKE_FOLDER/now" "$FAKE_FOLDER/in-$1"; sleep 600; }; }\n'
 PROGRAMS = {
@@ -30,13 +39,18 @@ hang $part
 ! fails $part || exit 1
 echo "{\\"second of\\": \\"$part\\"}"
 """,
+    "archive/bin/gpu_primitives": """[ "$1" = --dumps ] && echo bits > "$2/mma.bin"
+echo '{"first of": "primitives"}'
+hang primitives
+! fails primitives || exit 1
+""",
     "archive/bin/ingot": """if [ "$1" = doctor ]; then echo 'ok    GPU         Fake Card'; exit; fi
 for word; do case "$word" in run.root=*) root=${word#*=} ;; run.name=*) name=${word#*=} ;; esac; done
 mkdir -p "$root/$name"
-echo '{"step": 0, "mismatch/logprob_abs_diff_max": 0.001, "reward/mean": 0.5}' > "$root/$name/metrics.jsonl"
+echo 'STEP' > "$root/$name/metrics.jsonl"
 hang $name
 ! fails $name || exit 1
-""",
+""".replace("STEP", json.dumps(STEP)),
     "archive/lib/libingot_cuda.so": "",
 }
 
@@ -100,6 +114,7 @@ class GpuVisit(unittest.TestCase):
             names = packed.getnames()
         self.assertIn("gpu-visit/results.jsonl", names)
         self.assertIn("gpu-visit/table.txt", names)
+        self.assertIn("gpu-visit/dumps/mma.bin", names)
         again = visit.run()
         self.assertEqual(again.returncode, 2, "results of a visit are never mixed with another's")
 
@@ -110,14 +125,14 @@ class GpuVisit(unittest.TestCase):
                 process = visit.start()
                 inside = pathlib.Path(folder, f"in-{part}")
                 wait_for(inside)
-                if part in ("checks", "figures"):  # its first result is on its way
-                    wait_until(lambda: {"part": part, "first of": part} in visit.rows())
+                if part in FIRST:  # its first result is on its way
+                    wait_until(lambda: FIRST[part] in visit.rows())
                 process.kill()
                 process.communicate()
                 os.killpg(os.getpgid(int(inside.read_text())), signal.SIGKILL)  # the part, which nobody supervises now
                 self.assertEqual(list(visit.verdicts()), list(PARTS[:place]))
-                if part in ("checks", "figures"):
-                    self.assertIn({"part": part, "first of": part}, visit.rows())
+                if part in FIRST:
+                    self.assertIn(FIRST[part], visit.rows())
 
     def test_a_stopped_visit_packs_the_results_so_far(self):
         visit = Visit(self.folder, FAKE_HANG="checks")
@@ -126,19 +141,36 @@ class GpuVisit(unittest.TestCase):
         process.send_signal(signal.SIGTERM)
         output = process.communicate(timeout=300)[0]
         self.assertEqual(process.returncode, 1, output)
-        self.assertEqual(visit.verdicts(), {"device": "ok", "checks": "failed"})
+        self.assertEqual(visit.verdicts(), {"device": "ok", "primitives": "ok", "checks": "failed"})
         self.assertIn("the visit was stopped", output)
         self.assertTrue((visit.out / "gpu-visit.tar.gz").exists())
 
     def test_a_part_that_hangs_costs_only_itself(self):
-        """Of two minutes, the checks must have ended after 180 s / 6 = 30 s."""
-        visit = Visit(self.folder, minutes="2", FAKE_HANG="checks")
-        done = visit.run()
-        self.assertEqual(done.returncode, 1, done.stdout)
-        self.assertEqual(visit.verdicts()["checks"], "failed")
-        self.assertEqual(visit.verdicts()["model"], "ok", done.stdout)
-        self.assertIn("stopped at its limit", done.stdout)
-        self.assertIn({"part": "checks", "first of": "checks"}, visit.rows())
+        """The limit counts from the moment at which the part hangs, so that a slow machine does not fail the parts before it."""
+        fakes = Visit(self.folder, FAKE_HANG="checks")
+        fakes.out.mkdir()
+
+        class LimitedVisit(gpu_visit.Visit):
+            def limit(self, process, deadline):
+                if deadline < self.start:
+                    wait_for(pathlib.Path(fakes.folder, "in-checks"))
+                    wait_until(lambda: FIRST["checks"] in self.results.rows)
+                super().limit(process, deadline)
+
+        arguments = argparse.Namespace(archive=fakes.folder / "archive", standin=None, minutes=12)
+        with unittest.mock.patch.dict(os.environ, fakes.environment):
+            visit = LimitedVisit(arguments, fakes.out)
+            self.assertFalse(visit.run_part("checks", visit.start - 1))
+            self.assertTrue(visit.run_part("figures", visit.start + 300))
+        self.assertIn(FIRST["checks"], fakes.rows())
+        self.assertEqual(fakes.verdicts(), {"checks": "failed", "figures": "ok"})
+        self.assertTrue(any("stopped at its limit" in row.get("why", "") for row in fakes.rows()))
+
+    def test_the_parts_end_within_the_visit(self):
+        ends = [end for _, end in gpu_visit.SCHEDULE]
+        self.assertEqual(ends, sorted(set(ends)))
+        self.assertLess(ends[-1], gpu_visit.WHOLE)
+        self.assertEqual(tuple(name for name, _ in gpu_visit.SCHEDULE), PARTS)
 
     def test_a_part_that_fails_costs_only_itself(self):
         visit = Visit(self.folder, FAKE_FAIL="all")
