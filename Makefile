@@ -70,12 +70,12 @@ check: build
 	@scripts/setup.sh check
 	scripts/check.sh
 
-# libingot_cuda.so for sm_80 and sm_90a, next to the binary. Needs no GPU. Not part of `make test`: it takes the CUDA
-# compiler (scripts/setup.sh cuda fetches it) and minutes. INGOT_CUDA_HOME, INGOT_TORCH_DIR: existing installations.
+# libingot_cuda.so for sm_80 and sm_90a, next to the binary. Needs no GPU. `make test` builds one of PTX alone: this takes more
+# packages (scripts/setup.sh cuda fetches them) and minutes. INGOT_CUDA_HOME, INGOT_TORCH_DIR: existing installations.
 cuda: setup
 	@[ -n "$(INGOT_CUDA_HOME)" ] || scripts/setup.sh cuda
 	cmake --preset release -DINGOT_WITH_CUDA=ON $(if $(INGOT_CUDA_HOME),-DINGOT_CUDA_HOME=$(INGOT_CUDA_HOME))
-	cmake --build --preset release --target ingot_cuda gpu_check -- -j$(JOBS)
+	cmake --build --preset release --target ingot_cuda gpu_check gpu_primitives -- -j$(JOBS)
 
 # On a machine with a GPU: builds the kernels there and runs them (docs/guide/gpu.md).
 gpu-check:

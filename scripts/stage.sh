@@ -5,7 +5,7 @@
 #   bin/ingot.bin                  the binary, and bin/ingot, which runs it with the libraries below
 #   lib/                           each shared library that it needs, except those of torch, NVIDIA, and glibc, and
 #                                  libingot_cuda.so if it was built (`make cuda`)
-#   bin/gpu_check, scripts/        with libingot_cuda.so: the checks of a machine with a GPU (gpu_visit.sh)
+#   bin/gpu_*, scripts/            with libingot_cuda.so: the checks of a machine with a GPU (gpu_visit.sh)
 #   configs/, examples/
 #   torch/lib/, nvidia/cu13/lib/   with `torch`: the libraries of the torch of the build that the binary needs on a CPU
 set -euo pipefail
@@ -17,6 +17,7 @@ strip -o "$out/bin/ingot.bin" "$build/ingot"
 if [ -e "$build/libingot_cuda.so" ]; then strip -o "$out/lib/libingot_cuda.so" "$build/libingot_cuda.so"; fi
 if [ -e "$build/libingot_cuda.so" ] && [ -e "$build/tests/kernels/gpu_check" ]; then
   strip -o "$out/bin/gpu_check" "$build/tests/kernels/gpu_check"
+  strip -o "$out/bin/gpu_primitives" "$build/tests/kernels/gpu_primitives"
   mkdir -p "$out/scripts"
   cp scripts/gpu_visit.sh scripts/gpu_visit.py scripts/gpu_visit_parts.py "$out/scripts/"
 fi

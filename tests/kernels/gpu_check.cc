@@ -1,6 +1,6 @@
 // gpu_check LIBINGOT_CUDA [--no-bench] [--no-checks] [--small]: on a machine with a card, prints JSON lines: the device,
-// every check of attention_checks.h, then times. --small divides the lengths of the timed shapes by 32. Exit code 0 = all
-// checks hold. A program of its own, since such a machine has no GoogleTest.
+// every check of attention_checks.h, then times. --small leaves out the larger checks and divides the lengths of the timed
+// shapes by 32, and decodes small batches alone. Exit code 0 = all checks hold. A program of its own, since such a machine has no GoogleTest.
 #include <ATen/ATen.h>
 #include <dlfcn.h>
 
@@ -83,8 +83,8 @@ void Streams(at::ScalarType type, const char* type_name, int64_t divisor) {
   }
 }
 
-void Decode(int64_t divisor) {
-  const int64_t batch = 64, keys = 4096 / divisor, page = 64, heads = 16, kv_heads = 8, depth = 128;
+void Decode(int64_t batch, int64_t divisor) {
+  const int64_t keys = 4096 / divisor, page = 64, heads = 16, kv_heads = 8, depth = 128;
   const auto options = at::dtype(at::kBFloat16).device(at::kCUDA);
   const int64_t pages = batch * keys / page;
   const at::Tensor q = at::randn({batch, heads, depth}, options), out = at::empty_like(q);
@@ -104,8 +104,9 @@ void Decode(int64_t divisor) {
     return out;
   });
   std::printf(
-      "{\"figure\": \"decode, 64 sequences of %lld keys, bfloat16\", \"ms\": %.3f, \"gigabytes_per_second\": %.1f}\n",
-      static_cast<long long>(keys), ms, static_cast<double>(2 * k.nbytes()) / ms * 1e-6);
+      "{\"figure\": \"decode, %lld sequences of %lld keys, bfloat16\", \"ms\": %.3f, \"gigabytes_per_second\": %.1f}\n",
+      static_cast<long long>(batch), static_cast<long long>(keys), ms, static_cast<double>(2 * k.nbytes()) / ms * 1e-6);
+  std::fflush(stdout);
 }
 
 struct Options {
@@ -153,12 +154,14 @@ int Main(int argc, char** argv) {
                 r.ok() ? "true" : "false", r.error, r.tolerance);
     std::fflush(stdout);
   };
-  if (options.checks) testing::CheckTreeAttention(at::Device(at::kCUDA, 0), report);
+  if (options.checks) testing::CheckTreeAttention(at::Device(at::kCUDA, 0), report, options.small);
   if (options.bench) {
     const int64_t divisor = options.small ? 32 : 1;
     Streams(at::kBFloat16, "bfloat16", divisor);
     Streams(at::kFloat, "float32", divisor);
-    Decode(divisor);
+    for (const int64_t batch : {1, 8, 64, 256}) {
+      if (!options.small || batch <= 8) Decode(batch, divisor);
+    }
   }
   std::printf("{\"checks\": %d, \"failed\": %d}\n", count, failed);
   return failed == 0 ? 0 : 1;

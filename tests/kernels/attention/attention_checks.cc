@@ -90,7 +90,7 @@ struct Case {
 };
 
 template <typename T>
-void CheckGradients(at::Device device, const Report& report) {
+void CheckGradients(at::Device device, const Report& report, bool small) {
   std::mt19937_64 rng(1);
   const struct {
     AttentionShape shape;
@@ -103,6 +103,7 @@ void CheckGradients(at::Device device, const Report& report) {
                {{70, 1, 24, -0.2}, 70, 0.1, false},    {{2, 1, 16, 0.0}, 90, 0.1, false},
                {{2, 1, 64, 0.125}, 1500, 0.01, false}, {{2, 1, 576, 0.04}, 70, 0.1, false}};
   for (const auto& c : cases) {
+    if (small && c.rows > 100) continue;
     Case<T> x(rng, c.shape, c.rows, c.branch, c.sinks, device);
     const std::string name = std::string(at::toString(kType<T>)) + " heads " + std::to_string(c.shape.heads) + "/" +
                              std::to_string(c.shape.kv_heads) + " d " + std::to_string(c.shape.head_dim) + " rows " +
@@ -145,7 +146,7 @@ void CheckGradients(at::Device device, const Report& report) {
 
 // A ragged batch over pages (decodes, chunks of prompts, trees). Each part equals its own sequence to the bit.
 template <typename T>
-void CheckPages(at::Device device, const Report& report) {
+void CheckPages(at::Device device, const Report& report, bool small) {
   std::mt19937_64 rng(2);
   const AttentionShape shape{4, 2, 64, 0.125};
   const struct {
@@ -153,6 +154,7 @@ void CheckPages(at::Device device, const Report& report) {
     bool tree;
   } parts[] = {{300, 299, false}, {130, 0, true}, {65, 64, false}, {200, 120, true}, {129, 127, false}, {1, 0, false}};
   for (const int64_t page_size : {16, 24, 64}) {
+    if (small && page_size != 24) continue;
     constexpr int64_t kKeys = 1536;
     std::vector<int32_t> free(kKeys / page_size);
     for (size_t p = 0; p < free.size(); ++p) free[p] = static_cast<int32_t>(p);
@@ -213,12 +215,12 @@ void CheckSlicesAndHalf(at::Device device, const Report& report) {
 
 }  // namespace
 
-void CheckTreeAttention(at::Device device, const Report& report) {
-  CheckGradients<double>(device, report);
-  CheckGradients<float>(device, report);
-  CheckGradients<BFloat16>(device, report);
-  CheckPages<float>(device, report);
-  CheckPages<BFloat16>(device, report);
+void CheckTreeAttention(at::Device device, const Report& report, bool small) {
+  CheckGradients<double>(device, report, small);
+  CheckGradients<float>(device, report, small);
+  CheckGradients<BFloat16>(device, report, small);
+  CheckPages<float>(device, report, small);
+  CheckPages<BFloat16>(device, report, small);
   CheckSlicesAndHalf(device, report);
 }
 
