@@ -1,5 +1,6 @@
 #include "engines/external_call.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/secret.h"
@@ -29,9 +30,15 @@ ExternalCall::ExternalCall(const Engine& engine, v1::GenerateRequest request, An
 http::Streams::Request ExternalCall::Send(const ServerRequest& sent, const std::string& url, const std::string& key,
                                           const AnswerReader::VersionRules& rules) {
   rules_ = rules;
+  url_ = url;
   key_ = key;
+  if (request_.sampling().has_grammar()) whole_.emplace();
+  return StreamOf(sent);
+}
+
+http::Streams::Request ExternalCall::StreamOf(const ServerRequest& sent) {
   http::Streams::Request stream;
-  stream.head = {.url = url + sent.path, .method = sent.method, .key = key};
+  stream.head = {.url = url_ + sent.path, .method = sent.method, .key = key_};
   stream.head.headers["Content-Type"] = "application/json";
   if (deadline_ != nanoseconds::max()) {
     stream.head.timeout =
@@ -63,7 +70,7 @@ void ExternalCall::Reject(const absl::Status& why) {
 bool ExternalCall::OnBytes(std::string_view bytes) {
   if (done_ || gate_->closed() || !failed().ok()) return false;
   if (kept_.has_value()) return true;  // only the end of the stream follows
-  if (status_ != 200 || request_.score_ids() > 0) {
+  if (status_ != 200 || !streams()) {
     if (body_.size() + bytes.size() > kMostBody) return false;
     body_ += bytes;
     return true;
@@ -76,7 +83,44 @@ bool ExternalCall::OnBytes(std::string_view bytes) {
 absl::Status ExternalCall::OnEvent(std::string_view data) {
   if (done_) return absl::OkStatus();
   INGOT_ASSIGN_OR_RETURN(const std::optional<AnswerEvent> event, engine_.api.ReadEvent(data));
-  return event.has_value() ? TakeEvent(*event) : absl::OkStatus();
+  if (!event.has_value()) return absl::OkStatus();
+  return whole_.has_value() ? Gather(*event) : TakeEvent(*event);
+}
+
+absl::Status ExternalCall::Gather(const AnswerEvent& event) {
+  if (event.logprobs.size() != event.ids.size()) return absl::DataLossError("the server sent ids without log-probs");
+  whole_->ids.insert(whole_->ids.end(), event.ids.begin(), event.ids.end());
+  whole_->logprobs.insert(whole_->logprobs.end(), event.logprobs.begin(), event.logprobs.end());
+  whole_->top_logprobs.insert(whole_->top_logprobs.end(), event.top_logprobs.begin(), event.top_logprobs.end());
+  whole_->request_id = event.request_id;
+  whole_->finish = event.finish;
+  if (event.finish != ServerFinish::kNone) whole_->spans = event.spans;
+  return absl::OkStatus();
+}
+
+absl::Status ExternalCall::Score() {
+  const bool natural = whole_->finish == ServerFinish::kStop || whole_->finish == ServerFinish::kLength;
+  if (!natural || whole_->ids.empty()) return TakeEvent(*whole_);  // which rejects it
+  v1::GenerateRequest score;
+  score.set_request_id(request_.request_id());
+  *score.mutable_prompt_ids() = request_.prompt_ids();
+  score.mutable_prompt_ids()->Add(whole_->ids.begin(), whole_->ids.end());
+  score.set_score_ids(static_cast<int32_t>(whole_->ids.size()));
+  score.mutable_sampling()->set_temperature(1);
+  score_ = std::move(score);
+  scoring_ = true;
+  status_ = 0;
+  return engine_.score(*this, score_);
+}
+
+absl::Status ExternalCall::TakeScores(const AnswerEvent& scores) {
+  const auto moved = [&](const LabelSpan& span) { return span.label != scores.spans[0].label; };
+  if (scores.spans.size() != 1 || std::any_of(whole_->spans.begin(), whole_->spans.end(), moved)) {
+    return absl::UnavailableError("the server's weights changed before its answer was scored: retry the request");
+  }
+  if (scores.ids.size() != whole_->ids.size()) return absl::DataLossError("the server did not score all ids");
+  whole_->logprobs = scores.logprobs;
+  return TakeEvent(*whole_);
 }
 
 absl::Status ExternalCall::TakeEvent(const AnswerEvent& event) {
@@ -113,7 +157,9 @@ absl::Status ExternalCall::Deliver(const AnswerEvent& event) {
 
 void ExternalCall::OnEnd(absl::StatusOr<http::Answer> answer) {
   if (done_ || (kept_.has_value() && failed().ok())) return;
+  const bool was_scoring = scoring_;
   const absl::Status end = EndOf(answer);
+  if (end.ok() && scoring_ && !was_scoring) return;  // the second request follows
   if (!done_ && (!kept_.has_value() || !end.ok())) Deliver(end, /*last=*/true);
 }
 
@@ -127,11 +173,12 @@ absl::Status ExternalCall::EndOf(const absl::StatusOr<http::Answer>& answer) {
     return absl::UnavailableError(absl::StrCat("the connection to the rollout server: ", answer.status().message()));
   }
   if (status_ != 200) return engine_.api.StatusOf(status_ == 0 ? answer->status : status_, body_);
-  if (request_.score_ids() == 0) {
+  if (streams()) {
+    if (whole_.has_value() && whole_->finish != ServerFinish::kNone) return Score();
     return absl::UnavailableError("the rollout server's stream ended without a finish reason: retry the request");
   }
-  INGOT_ASSIGN_OR_RETURN(const AnswerEvent scores, engine_.api.ReadScores(request_, body_));
-  INGOT_RETURN_IF_ERROR(TakeEvent(scores));
+  INGOT_ASSIGN_OR_RETURN(const AnswerEvent scores, engine_.api.ReadScores(scoring_ ? score_ : request_, body_));
+  INGOT_RETURN_IF_ERROR(scoring_ ? TakeScores(scores) : TakeEvent(scores));
   return done_ || kept_.has_value() ? absl::OkStatus() : absl::UnavailableError("the server did not return all scores");
 }
 

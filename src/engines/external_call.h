@@ -1,5 +1,8 @@
 // One request to a server: its stream, its answer, and the chunks that its caller receives. Thread safe. Chunks are
 // delivered on the thread of http::Streams.
+//
+// An answer that follows a grammar is delivered as one chunk. The server's log-probs for it are those after the grammar's
+// mask, but recorded are those of the policy. So the call scores the answer's ids with a second request.
 #pragma once
 
 #include <atomic>
@@ -32,6 +35,8 @@ class ExternalCall : public std::enable_shared_from_this<ExternalCall> {
     // Returns whether the server runs weights that are being verified. Answers that end meanwhile are kept until Settle.
     std::function<bool()> verifying;
     std::function<void(const std::string& server_request_id)> abort;  // ends the request at the server
+    // Sends a request that scores ids with the call's weights, as the call's stream (SendScores).
+    std::function<absl::Status(ExternalCall& call, const v1::GenerateRequest& score)> score;
     std::function<void(int64_t tokens)> on_tokens;
     // Called once, before the caller receives the last chunk or the error.
     std::function<void(ExternalCall& call, bool foreign_label)> on_end;
@@ -48,9 +53,12 @@ class ExternalCall : public std::enable_shared_from_this<ExternalCall> {
   // Returns the stream that sends the request. Applies `rules` to the answer's versions. REQUIRES: called once.
   http::Streams::Request Send(const ServerRequest& sent, const std::string& url, const std::string& key,
                               const AnswerReader::VersionRules& rules);
+  // Returns the stream that scores the answer's ids. Called by Engine::score.
+  http::Streams::Request SendScores(const ServerRequest& sent) { return StreamOf(sent); }
   // Makes later events fail with this error. The caller then closes the stream, which delivers the error. Returns the
   // stream's id; 0 = not sent.
   uint64_t Fail(absl::Status why) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status failed() const ABSL_LOCKS_EXCLUDED(mu_);  // Fail's error
   // Delivers the end of an answer that waited for a verification. Called on the streams' thread.
   void Settle();
   // Ends a call that was not sent.
@@ -58,13 +66,19 @@ class ExternalCall : public std::enable_shared_from_this<ExternalCall> {
 
   void set_stream(uint64_t id) { stream_ = id; }
   uint64_t stream() const { return stream_; }
-  // The label of the adapter that it uses; empty = it was not sent, or uses no adapter. Set before the call is sent.
+  // The label of the weights that it was sent to; empty = it was not sent. Set before the call is sent.
   void set_label(std::string label) { label_ = std::move(label); }
   const std::string& label() const { return label_; }
   // For Engine::on_end.
   const AnswerReader& answer() const { return reader_; }
 
  private:
+  http::Streams::Request StreamOf(const ServerRequest& sent);
+  bool streams() const { return request_.score_ids() == 0 && !scoring_; }  // the response is a stream of events
+  // Keeps the event's part of an answer that follows a grammar.
+  absl::Status Gather(const AnswerEvent& event);
+  absl::Status Score();
+  absl::Status TakeScores(const AnswerEvent& scores);
   bool OnBytes(std::string_view bytes) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status OnEvent(std::string_view data);
   absl::Status TakeEvent(const AnswerEvent& event);
@@ -72,7 +86,6 @@ class ExternalCall : public std::enable_shared_from_this<ExternalCall> {
   void OnEnd(absl::StatusOr<http::Answer> answer);
   absl::Status EndOf(const absl::StatusOr<http::Answer>& answer);
   void Deliver(absl::StatusOr<v1::GenerateChunk> chunk, bool last);
-  absl::Status failed() const ABSL_LOCKS_EXCLUDED(mu_);
 
   const Engine& engine_;
   const v1::GenerateRequest request_;
@@ -84,7 +97,10 @@ class ExternalCall : public std::enable_shared_from_this<ExternalCall> {
   // Used by the streams' thread.
   AnswerReader reader_;
   AnswerReader::VersionRules rules_;
-  std::string key_;
+  std::string url_, key_;
+  std::optional<AnswerEvent> whole_;  // the answer so far, if it follows a grammar
+  bool scoring_ = false;              // the second request has been sent
+  v1::GenerateRequest score_;         // it
   EventStream events_;
   v1::CallTimes times_;
   int status_ = 0;                   // HTTP status; 0 = no head yet

@@ -163,6 +163,8 @@ class ExternalEngine final : public rollout::ServedEngine, public EngineGuard {
   // Returns the version that the call uses. Returns NOT_FOUND or UNAVAILABLE if the server does not have it.
   absl::StatusOr<Live> VersionFor(const v1::GenerateRequest& request) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status SendCall(const std::shared_ptr<ExternalCall>& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Sends the second request of a call that follows a grammar.
+  absl::Status SendScores(ExternalCall& call, const v1::GenerateRequest& score);
   void SendWaiting();
   void OnCallEnd(ExternalCall& call, bool foreign_label);
   void CountTokens(int64_t tokens);

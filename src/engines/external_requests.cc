@@ -53,6 +53,7 @@ ExternalCall::Engine ExternalEngine::CallsEngine() {
                 return candidate_.has_value();
               },
           .abort = [this](const std::string& id) { AbortAtServer(id); },
+          .score = [this](ExternalCall& call, const v1::GenerateRequest& score) { return SendScores(call, score); },
           .on_tokens = [this](int64_t tokens) { CountTokens(tokens); },
           .on_end = [this](ExternalCall& call, bool foreign_label) { OnCallEnd(call, foreign_label); }};
 }
@@ -146,16 +147,27 @@ absl::Status ExternalEngine::SendCall(const std::shared_ptr<ExternalCall>& call)
                                                                             .adapter = weights.adapter}));
   running_.insert(call);
   status_.set_prompt_tokens(status_.prompt_tokens() + request.prompt_ids_size());
-  if (adapters_only_) {
-    adapters_.Begin(version.label);
-    call->set_label(version.label);
-  }
+  adapters_.Begin(version.label);
+  call->set_label(version.label);
   const AnswerReader::VersionRules rules{.pinned = request.pinned_version(),
                                          .at_least = request.min_version(),
                                          .sent_as = adapters_only_ ? base_label_ : version.label,
                                          .keeps_cache = external_.swap == SwapMode::kKeep,
                                          .adapter = adapters_only_ ? version.version : -1};
   call->set_stream(streams_->Start(call->Send(sent, control_.url(), key_, rules)));
+  return absl::OkStatus();
+}
+
+absl::Status ExternalEngine::SendScores(ExternalCall& call, const v1::GenerateRequest& score) {
+  const ServedWeights weights = WeightsOf(call.label());
+  base::MutexLock lock(mu_);
+  if (stopping_) return ShuttingDown();
+  INGOT_RETURN_IF_ERROR(call.failed());
+  INGOT_ASSIGN_OR_RETURN(
+      const ServerRequest sent,
+      api_->Generate(score,
+                     {.model = model_, .salt = weights.salt, .logprobs = *logprobs_, .adapter = weights.adapter}));
+  call.set_stream(streams_->Start(call.SendScores(sent)));
   return absl::OkStatus();
 }
 
@@ -175,7 +187,7 @@ void ExternalEngine::SendWaiting() {
 void ExternalEngine::OnCallEnd(ExternalCall& call, bool foreign_label) {
   base::MutexLock lock(mu_);
   running_.erase(call.shared_from_this());
-  if (!call.label().empty()) adapters_.End(call.label());
+  adapters_.End(call.label());
   suspect_ = suspect_ || foreign_label;
   server_.set_foreign_labels(server_.foreign_labels() + (foreign_label ? 1 : 0));
   server_.set_corrected_answers(server_.corrected_answers() + (call.answer().corrected() ? 1 : 0));

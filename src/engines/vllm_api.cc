@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/printable.h"
 #include "engines/engine_api.h"
+#include "engines/structural_tag.h"
 
 namespace ingot::engines {
 namespace {
@@ -152,28 +153,6 @@ absl::Status CheckSupported(const v1::GenerateRequest& request, const GenerateCo
   return absl::OkStatus();
 }
 
-// One schema, one regular expression, or literals.
-absl::StatusOr<object> ConstraintOf(const v1::Grammar& grammar) {
-  if (!grammar.begins_after().empty()) return Unsupported("sampling.grammar", "free text must not come before it");
-  array choices;
-  for (const v1::GrammarSequence& sequence : grammar.alternatives()) {
-    if (sequence.parts_size() != 1)
-      return Unsupported("sampling.grammar", "the server accepts one part, not a sequence");
-    const v1::GrammarPart& part = sequence.parts(0);
-    if (part.has_literal()) {
-      choices.emplace_back(part.literal());
-    } else if (grammar.alternatives_size() == 1 && part.has_json_schema()) {
-      INGOT_ASSIGN_OR_RETURN(value schema, base::ParseJson(part.json_schema()));
-      return object{{"json", std::move(schema)}};
-    } else if (grammar.alternatives_size() == 1 && part.has_regex()) {
-      return object{{"regex", part.regex()}};
-    } else {
-      return Unsupported("sampling.grammar", "the server accepts one JSON schema, one regex, or literals");
-    }
-  }
-  return object{{"choice", std::move(choices)}};
-}
-
 absl::Status AddShaping(const v1::SamplingParams& sampling, object& params) {
   if (sampling.frequency_penalty() != 0) params["frequency_penalty"] = sampling.frequency_penalty();
   if (sampling.presence_penalty() != 0) params["presence_penalty"] = sampling.presence_penalty();
@@ -185,7 +164,8 @@ absl::Status AddShaping(const v1::SamplingParams& sampling, object& params) {
     params["logit_bias"] = std::move(bias);
   }
   if (!sampling.has_grammar()) return absl::OkStatus();
-  INGOT_ASSIGN_OR_RETURN(params["structured_outputs"], ConstraintOf(sampling.grammar()));
+  INGOT_ASSIGN_OR_RETURN(const object tag, StructuralTagOf(sampling.grammar()));
+  params["structured_outputs"] = object{{"structural_tag", base::PrintJson(tag)}};
   params["ignore_eos"] = false;  // with true, the answer continues after the grammar's end
   return absl::OkStatus();
 }
@@ -193,7 +173,10 @@ absl::Status AddShaping(const v1::SamplingParams& sampling, object& params) {
 // A key that vLLM does not know is ignored without an error, so each one is spelled as in its SamplingParams.
 absl::StatusOr<object> SamplingOf(const v1::GenerateRequest& request, const GenerateContext& context) {
   const v1::SamplingParams& sampling = request.sampling();
-  const int64_t room = context.model.context_length - request.prompt_ids_size();
+  // Scoring an answer that follows a grammar samples one more id (ExternalCall).
+  const int64_t room =
+      context.model.context_length - request.prompt_ids_size() - static_cast<int64_t>(sampling.has_grammar());
+  if (room < 1) return Unsupported("prompt_ids", "they leave no room in the context for an answer and its scoring");
   array stop_ids;
   for (const int32_t id : sampling.stop_token_ids()) stop_ids.emplace_back(id);
   if (!sampling.ignore_eos()) {

@@ -146,6 +146,39 @@ TEST(ExternalEngine, EndsAtEndOfTurnIdsAndRepetitions) {
   CheckAnswer(repeated, 3, SeedOf);
 }
 
+v1::GenerateRequest AskForRegex(int32_t ids) {
+  v1::GenerateRequest ask = Ask(ids);
+  ask.mutable_sampling()->set_ignore_eos(false);
+  ask.mutable_sampling()->mutable_grammar()->add_alternatives()->add_parts()->set_regex("[ab]*");
+  return ask;
+}
+
+// The server's own log-probs of such an answer are those after its mask.
+TEST(ExternalEngine, RecordsThePolicysLogprobsOfAMaskedAnswer) {
+  Served served;
+  served.server.Post("/fake/script", object{{"ids", array{1, 2, 3}}});
+  Collect answer;
+  const auto request = served.rig.engine->Generate(AskForRegex(9), answer.OnChunk());
+  ASSERT_EQ(answer.Wait(), absl::OkStatus());
+  EXPECT_EQ(answer.ids.size(), 9u);
+  CheckAnswer(answer, 3, SeedOf);
+  EXPECT_TRUE(answer.last.grammar_acted());
+  EXPECT_EQ(answer.last.finish(), v1::FINISH_LENGTH);
+  EXPECT_EQ(served.rig.engine->Status()->running(), 0);
+}
+
+TEST(ExternalEngine, RetriesAMaskedAnswerThatTheNextWeightsScored) {
+  Served served;
+  served.server.Fault("slow_ms", 2);
+  served.server.Fault("score_ms", 100);
+  Collect answer;
+  const auto request = served.rig.engine->Generate(AskForRegex(40), answer.OnChunk());
+  EXPECT_TRUE(Await([&] { return served.server.State("running") == 1; }));
+  ASSERT_EQ(served.rig.Share(2, 102).status(), absl::OkStatus());
+  EXPECT_TRUE(absl::IsUnavailable(answer.Wait()));
+  EXPECT_TRUE(answer.ids.empty());
+}
+
 TEST(ExternalEngine, ScoresAPrompt) {
   Served served;
   v1::GenerateRequest ask = Ask(1, 9);

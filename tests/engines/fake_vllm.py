@@ -302,6 +302,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def content(self, id, weights, position, params):
         fault = self.world.fault("logprob")
         value = self.world.logprob(weights, position) if fault in (None, False, "short", "missing") else fault
+        if params.get("structured_outputs") and fault in (None, False):
+            value /= 2  # masked
         if fault == "nan":
             value = -9999.0  # as vLLM writes it
         entry = {"token_id": id, "logprob": None if fault == "missing" else value, "rank": 1, "top_logprobs": []}

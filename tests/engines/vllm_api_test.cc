@@ -80,21 +80,15 @@ TEST(VllmApi, LeavesOutWhatIsOff) {
   }
 }
 
-TEST(VllmApi, WritesGrammarsOfOnePart) {
+TEST(VllmApi, WritesGrammarsAsStructuralTags) {
   v1::GenerateRequest request = Ask();
-  v1::Grammar& grammar = *request.mutable_sampling()->mutable_grammar();
-  grammar.add_alternatives()->add_parts()->set_json_schema(R"({"type":"integer"})");
-  const value schema = BodyOf(request, {.model = kModel}).at("sampling_params");
-  EXPECT_EQ(schema.at("structured_outputs").at("json").at("type"), "integer");
-  EXPECT_EQ(schema.at("ignore_eos"), false);
-  grammar.Clear();
-  grammar.add_alternatives()->add_parts()->set_literal("a");
-  grammar.add_alternatives()->add_parts()->set_literal("b");
-  EXPECT_EQ(BodyOf(request, {.model = kModel}).at("sampling_params").at("structured_outputs").at("choice"),
-            (base::json::array{"a", "b"}));
-  grammar.mutable_alternatives(0)->add_parts()->set_literal("more");
-  const absl::Status refused = NewVllmApi()->Generate(request, {.model = kModel}).status();
-  EXPECT_EQ(base::FaultOf(refused)->field, "sampling.grammar");
+  request.mutable_sampling()->mutable_grammar()->add_alternatives()->add_parts()->set_regex("[ab]");
+  const value params = BodyOf(request, {.model = kModel}).at("sampling_params");
+  EXPECT_EQ(params.at("ignore_eos"), false);
+  const value tag = *base::ParseJson(std::string(params.at("structured_outputs").at("structural_tag").as_string()));
+  EXPECT_EQ(tag.at("type"), "structural_tag");
+  EXPECT_EQ(tag.at("format").at("elements").at(0).at("elements").at(0),
+            (object{{"type", "regex"}, {"pattern", "[ab]"}}));
 }
 
 struct Refused {
