@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,7 @@
 namespace ingot::rollout {
 
 struct Sequence;
+struct WeightVersion;
 
 // One request's drafts in the next pass. `ids` follow the request's tokens. `acceptance` is the probability that an id
 // is accepted if those before it were.
@@ -48,6 +50,13 @@ class Drafter {
   // Fills in the drafts of several requests, so that a model can draft in one pass. The engine drops ids outside the
   // vocabulary and everything after them.
   virtual void Propose(std::span<const Ask> asks) = 0;
+
+  // Fills in the ids of the drafts that the step verifies: the requests of Propose for which this drafter gave ids, each
+  // with the number of ids that is left. Propose may therefore give any ids if their number and acceptance are right.
+  virtual void Complete(std::span<const Ask>) {}
+
+  // Called before the step in which requests that follow the newest version first run on `version`.
+  virtual void UseNewest(const std::shared_ptr<const WeightVersion>& /*version*/) {}
 
   // Called after `sequence.tokens` has grown by `count` > 0 ids, whether drafts were verified or not.
   virtual void Sampled(const Sequence&, size_t /*count*/) {}

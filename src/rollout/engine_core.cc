@@ -17,10 +17,10 @@ namespace {
 // vocabulary-sized row in memory.
 constexpr size_t kScoredRows = 64, kDraftRows = 64;
 
-std::vector<std::unique_ptr<Drafter>> DraftersOf(const EngineOptions& options, const ModelRunner& runner,
+std::vector<std::unique_ptr<Drafter>> DraftersOf(const EngineOptions& options, ModelRunner& runner,
                                                  std::vector<std::unique_ptr<Drafter>> drafters) {
   if (!runner.can_take_back()) return {};
-  return drafters.empty() ? MakeDrafters(options.speculation) : std::move(drafters);
+  return drafters.empty() ? MakeDrafters(options.speculation, runner) : std::move(drafters);
 }
 
 }  // namespace
@@ -49,6 +49,7 @@ void EngineCore::Add(SequencePtr sequence) {
 
 void EngineCore::SetNewest(std::shared_ptr<const WeightVersion> version) {
   newest_ = std::move(version);
+  speculator_.UseNewest(newest_);
   DropUnusedSalts();
 }
 

@@ -63,6 +63,7 @@ bool EngineCore::Sample(Sequence& sequence, const WeightVersion& version, std::s
   sequence.accepted = 0;
   bool ended = false;
   for (size_t j = 0; j < rows.size(); ++j) {
+    sequence.drawn_row = static_cast<size_t>(&rows[j] - draw_rows_.data());
     ended = SampleOne(sequence, version, rows[j], out);
     if (ended || sequence.accepted == j) break;
     ++sequence.computed;  // draft j is a token now

@@ -44,6 +44,22 @@ struct ForwardBatch {
   }
 };
 
+// Rows for a model's draft head (model/draft_head.h). Row i reads the hidden state at from[i], a slot (first) or a row of
+// the previous Draft, and the id that follows it.
+struct DraftBatch {
+  bool first = true;
+  std::vector<int64_t> from;        // [rows]
+  std::vector<int64_t> token_ids;   // [rows]
+  std::vector<float> temperatures;  // [rows], > 0
+};
+
+// The distributions after a DraftBatch's ids, up to a constant offset per row.
+struct DraftRows {
+  std::span<const float> logprobs;  // [rows, width]
+  size_t width = 0;
+  std::span<const int32_t> ids;  // [width], ascending; empty = entry i is id i
+};
+
 class ModelRunner {
  public:
   virtual ~ModelRunner() = default;
@@ -78,6 +94,16 @@ class ModelRunner {
   // Returns the experts used by the sampled rows in the last Forward, row by row in the format of v1::Segment::routes;
   // empty = the model has no experts. REQUIRES: the batch had want_routes.
   virtual std::span<const uint16_t> Routes() const { return {}; }
+
+  // Copies the hidden state of the last Forward's sampled row `row` to `slot` >= 0, which is created if necessary.
+  // Returns false if the model has no draft head.
+  virtual bool KeepHidden(size_t /*row*/, size_t /*slot*/) { return false; }
+
+  // Runs the model's draft head. The result is valid until the next call. REQUIRES: a model for which KeepHidden
+  // returned true, and slots that it has written.
+  virtual absl::StatusOr<DraftRows> Draft(const RunnableModel&, const DraftBatch&) {
+    return absl::UnimplementedError("the model runner has no draft heads");
+  }
 };
 
 }  // namespace ingot::rollout

@@ -98,6 +98,7 @@ struct Sequence {
   Draft draft;               // ids that the step being planned verifies after `tokens`
   size_t drafter = 0;        // index of the drafter that proposed them
   size_t accepted = 0;       // the first ones, which were sampled
+  size_t drawn_row = 0;      // sampled row of the last forward pass from which the last id was drawn
   bool takes_drafts = true;  // false = a draft gave NaN
   int32_t drafted_tokens = 0, accepted_tokens = 0;
 

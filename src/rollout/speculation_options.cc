@@ -7,12 +7,18 @@
 namespace ingot::rollout {
 
 void Bind(base::Schema& schema, SpeculationOptions& o) {
-  schema.Field("drafters", &o.drafters,
-               "sources of draft tokens, in order of preference: given (the partial answer of a call that lost its "
-               "engine, and a script's answers), history (text that the engine has seen before); []: none. Drafts "
-               "change neither tokens nor log-probs");
+  schema.Field(
+      "drafters", &o.drafters,
+      "sources of draft tokens, in order of preference: given (the partial answer of a call that lost its "
+      "engine, and a script's answers), history (text that the engine has seen before), mtp (the model's draft "
+      "head, if it has one); []: none. Drafts change neither tokens nor log-probs");
   schema.Field("max_drafts", &o.max_drafts, "maximum number of draft tokens from history per request and step",
                base::InRange(1, 64));
+  schema.Field("mtp_drafts", &o.mtp_drafts, "maximum number of draft tokens from the draft head per request and step",
+               base::InRange(1, 64));
+  schema.Field("sharpness", &o.sharpness,
+               "exponent of the draft head's probabilities; above 1, drafts are more often the likeliest tokens",
+               base::InRange(0.1, 10));
   schema.Field("min_gain", &o.min_gain,
                "minimum gain in tokens per second, estimated from measured costs, at which a step verifies drafts; -1: "
                "always verify",
@@ -30,9 +36,9 @@ absl::Status SpeculationOptions::Validate() const {
   INGOT_RETURN_IF_ERROR(base::CheckBounds(*this));
   for (size_t i = 0; i < drafters.size(); ++i) {
     const std::string& name = drafters[i];
-    if (name != "given" && name != "history") {
+    if (name != "given" && name != "history" && name != "mtp") {
       return absl::InvalidArgumentError(
-          absl::StrCat("speculation.drafters has '", name, "'; its entries must be given or history"));
+          absl::StrCat("speculation.drafters has '", name, "'; its entries must be given, history, or mtp"));
     }
     if (std::find(drafters.begin(), drafters.begin() + static_cast<ptrdiff_t>(i), name) !=
         drafters.begin() + static_cast<ptrdiff_t>(i)) {

@@ -14,8 +14,10 @@ class Schema;
 namespace ingot::rollout {
 
 struct SpeculationOptions {
-  std::vector<std::string> drafters = {"given"};  // "given" and "history", preferred first; empty = off
+  std::vector<std::string> drafters = {"given", "mtp"};  // "given", "history", and "mtp", preferred first; empty = off
   int32_t max_drafts = 8;
+  int32_t mtp_drafts = 3;
+  double sharpness = 1.25;
   double min_gain = 0.05;
   int64_t history_tokens = int64_t{1} << 22;
   int32_t min_match = 3;

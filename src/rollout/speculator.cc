@@ -5,15 +5,17 @@
 
 #include "rollout/given_drafter.h"
 #include "rollout/history_drafter.h"
+#include "rollout/mtp_drafter.h"
 #include "rollout/sequence.h"
 
 namespace ingot::rollout {
 
-std::vector<std::unique_ptr<Drafter>> MakeDrafters(const SpeculationOptions& options) {
+std::vector<std::unique_ptr<Drafter>> MakeDrafters(const SpeculationOptions& options, ModelRunner& runner) {
   std::vector<std::unique_ptr<Drafter>> drafters;
   for (const std::string& name : options.drafters) {
     if (name == "given") drafters.push_back(std::make_unique<GivenDrafter>());
     if (name == "history") drafters.push_back(std::make_unique<HistoryDrafter>(options));
+    if (name == "mtp") drafters.push_back(std::make_unique<MtpDrafter>(options, runner));
   }
   return drafters;
 }
@@ -21,6 +23,10 @@ std::vector<std::unique_ptr<Drafter>> MakeDrafters(const SpeculationOptions& opt
 Speculator::Speculator(std::vector<std::unique_ptr<Drafter>> drafters, double min_gain, int64_t vocab_size)
     : vocab_size_(vocab_size), drafters_(std::move(drafters)), policy_(min_gain) {
   for (const auto& drafter : drafters_) counts_.push_back({.name = drafter->name()});
+}
+
+void Speculator::UseNewest(const std::shared_ptr<const WeightVersion>& version) {
+  for (const auto& drafter : drafters_) drafter->UseNewest(version);
 }
 
 void Speculator::Begun(const Sequence& sequence, size_t cached) {
@@ -40,6 +46,19 @@ void Speculator::Plan(std::span<const Sampling> requests, int64_t rows, int64_t 
   }
   const std::vector<int32_t> plan = policy_.Plan(survivals_, rows, free_rows);
   for (size_t i = 0; i < requests.size(); ++i) requests[i].sequence->draft.ids.resize(static_cast<size_t>(plan[i]));
+  for (size_t drafter = 0; drafter < drafters_.size(); ++drafter) Complete(drafter, requests);
+}
+
+void Speculator::Complete(size_t drafter, std::span<const Sampling> requests) {
+  asks_.clear();
+  for (const Sampling& request : requests) {
+    Sequence& sequence = *request.sequence;
+    if (sequence.drafter != drafter || sequence.draft.ids.empty()) continue;
+    asks_.push_back({&sequence, sequence.draft.ids.size(), &sequence.draft});
+  }
+  if (asks_.empty()) return;
+  drafters_[drafter]->Complete(asks_);
+  for (const Drafter::Ask& ask : asks_) CutIds(ask);
 }
 
 // Asks a drafter about the requests that no earlier drafter has a draft for.
@@ -53,12 +72,15 @@ void Speculator::Propose(size_t drafter, std::span<const Sampling> requests) {
   }
   if (asks_.empty()) return;
   drafters_[drafter]->Propose(asks_);
-  for (const Drafter::Ask& ask : asks_) {
-    std::vector<int32_t>& ids = ask.draft->ids;
-    const auto outside = [&](int32_t id) { return id < 0 || id >= vocab_size_; };
-    ids.erase(std::find_if(ids.begin(), ids.end(), outside), ids.end());
-    ids.resize(std::min(ids.size(), ask.most));
-  }
+  for (const Drafter::Ask& ask : asks_) CutIds(ask);
+}
+
+// Drops ids outside the vocabulary, everything after them, and ids that do not fit.
+void Speculator::CutIds(const Drafter::Ask& ask) const {
+  std::vector<int32_t>& ids = ask.draft->ids;
+  const auto outside = [&](int32_t id) { return id < 0 || id >= vocab_size_; };
+  ids.erase(std::find_if(ids.begin(), ids.end(), outside), ids.end());
+  ids.resize(std::min(ids.size(), ask.most));
 }
 
 void Speculator::Sampled(Sequence& sequence, size_t count) {

@@ -10,13 +10,14 @@
 #include <vector>
 
 #include "rollout/drafter.h"
+#include "rollout/model_runner.h"
 #include "rollout/speculation.h"
 #include "rollout/speculation_options.h"
 
 namespace ingot::rollout {
 
-// Returns the drafters listed in `options`, in order. REQUIRES: `options` are valid.
-std::vector<std::unique_ptr<Drafter>> MakeDrafters(const SpeculationOptions& options);
+// Returns the drafters listed in `options`, in order. REQUIRES: `options` are valid, and `runner` outlives them.
+std::vector<std::unique_ptr<Drafter>> MakeDrafters(const SpeculationOptions& options, ModelRunner& runner);
 
 class Speculator {
  public:
@@ -32,6 +33,7 @@ class Speculator {
 
   bool enabled() const { return !drafters_.empty(); }
 
+  void UseNewest(const std::shared_ptr<const WeightVersion>& version);
   // See Drafter. Begun counts the prompt ids that were in the cache.
   void Begun(const Sequence& sequence, size_t cached);
   void Ended(const Sequence& sequence);
@@ -52,6 +54,8 @@ class Speculator {
 
  private:
   void Propose(size_t drafter, std::span<const Sampling> requests);
+  void Complete(size_t drafter, std::span<const Sampling> requests);
+  void CutIds(const Drafter::Ask& ask) const;
 
   const int64_t vocab_size_;
   const std::vector<std::unique_ptr<Drafter>> drafters_;

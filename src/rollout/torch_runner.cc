@@ -9,6 +9,7 @@
 #include <cstring>
 #include <exception>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -20,6 +21,7 @@
 #include "kernels/torch/softmax.h"
 #include "kernels/torch/threads.h"
 #include "kernels/torch/tree_attention.h"
+#include "model/draft_head.h"
 #include "model/transformer.h"
 #include "rollout/torch_error.h"
 
@@ -36,14 +38,20 @@ absl::StatusOr<at::ScalarType> ScalarTypeOf(const weights::TensorView& tensor) {
 }
 
 struct RunnableTransformer final : RunnableModel {
-  RunnableTransformer(std::shared_ptr<const weights::Snapshot> bytes, model::Transformer model)
-      : snapshot(std::move(bytes)), transformer(std::move(model)) {}
+  RunnableTransformer(std::shared_ptr<const weights::Snapshot> bytes, model::Transformer model,
+                      std::optional<model::DraftHead> head)
+      : snapshot(std::move(bytes)), transformer(std::move(model)), draft_head(std::move(head)) {}
   const std::shared_ptr<const weights::Snapshot> snapshot;  // owns the parameters' memory; destroyed last
   const model::Transformer transformer;
+  const std::optional<model::DraftHead> draft_head;
 };
 
 at::Tensor View(const std::vector<int64_t>& values) {
   return at::from_blob(const_cast<int64_t*>(values.data()), {static_cast<int64_t>(values.size())}, at::kLong);
+}
+
+at::Tensor View(const std::vector<float>& values) {
+  return at::from_blob(const_cast<float*>(values.data()), {static_cast<int64_t>(values.size())}, at::kFloat);
 }
 
 // Returns the configured type for the weights, which arrive later.
@@ -199,11 +207,13 @@ class TorchRunner final : public ModelRunner {
       std::shared_ptr<const weights::Snapshot> snapshot) override {
     try {
       std::map<std::string, at::Tensor> tensors;
+      model::DraftTensors draft;
       for (size_t i = 0; i < snapshot->size(); ++i) {
         const weights::TensorView view = snapshot->view(i);
         INGOT_ASSIGN_OR_RETURN(const at::ScalarType dtype, ScalarTypeOf(view));
         auto* bytes = const_cast<std::byte*>(view.bytes.data());  // torch cannot view constant memory
-        tensors[view.name] = at::from_blob(bytes, view.shape, at::TensorOptions().dtype(dtype)).to(device_);
+        at::Tensor& tensor = view.role == v1::TENSOR_DRAFT ? draft[view.name] : tensors[view.name];
+        tensor = at::from_blob(bytes, view.shape, at::TensorOptions().dtype(dtype)).to(device_);
       }
       const model::ModelConfig config = WithAdaptersOf(tensors);
       INGOT_RETURN_IF_ERROR(config.Validate());
@@ -212,7 +222,11 @@ class TorchRunner final : public ModelRunner {
       INGOT_ASSIGN_OR_RETURN(model::Transformer transformer,
                              model::Transformer::Create(config, std::move(parameters), rope_));
       rope_ = transformer.rope();
-      return std::make_shared<const RunnableTransformer>(std::move(snapshot), std::move(transformer));
+      std::optional<model::DraftHead> head;
+      if (!draft.empty()) {
+        INGOT_ASSIGN_OR_RETURN(head, model::DraftHead::Create(draft, transformer));
+      }
+      return std::make_shared<const RunnableTransformer>(std::move(snapshot), std::move(transformer), std::move(head));
     } catch (const std::exception& error) {
       return FromTorchException(error, "loading weights into the rollout engine");
     }
@@ -221,16 +235,16 @@ class TorchRunner final : public ModelRunner {
   absl::StatusOr<std::span<const float>> Forward(const RunnableModel& model, const ForwardBatch& batch) override {
     try {
       const c10::InferenceMode no_autograd;
-      const model::Transformer& transformer = static_cast<const RunnableTransformer&>(model).transformer;
+      const auto& runnable = static_cast<const RunnableTransformer&>(model);
+      const model::Transformer& transformer = runnable.transformer;
+      hidden_.reset();
       cache_.Begin(batch);
       const at::Tensor hidden = Hidden(transformer, batch);
       if (batch.sampled_rows.empty()) return std::span<const float>();
       const bool all = batch.sampled_rows.size() == batch.token_ids.size();
       const at::Tensor sampled = all ? hidden : hidden.index_select(0, View(batch.sampled_rows).to(device_));
-      const at::Tensor temperatures = at::from_blob(const_cast<float*>(batch.temperatures.data()),
-                                                    {static_cast<int64_t>(batch.temperatures.size())}, at::kFloat)
-                                          .to(device_);
-      const kernels::Policy policy(transformer.Logits(sampled), temperatures);
+      if (runnable.draft_head.has_value()) hidden_ = sampled;
+      const kernels::Policy policy(transformer.Logits(sampled), View(batch.temperatures).to(device_));
       if (batch.want_normalizers) normalizers_ = policy.LogNormalizers().to(at::kCPU);
       rows_ = policy.LogSoftmax(/*overwrite_logits=*/true).to(at::kCPU);
       return std::span<const float>(rows_.const_data_ptr<float>(), static_cast<size_t>(rows_.numel()));
@@ -241,11 +255,49 @@ class TorchRunner final : public ModelRunner {
 
   std::span<const uint16_t> Routes() const override { return routes_; }
 
+  bool KeepHidden(size_t row, size_t slot) override {
+    if (!hidden_.defined()) return false;
+    const c10::InferenceMode no_autograd;
+    if (slot >= slots_.size()) slots_.resize(slot + 1);
+    at::Tensor& kept = slots_[slot];
+    const at::Tensor hidden = hidden_[static_cast<int64_t>(row)];
+    if (kept.defined() && kept.scalar_type() == hidden.scalar_type()) {
+      kept.copy_(hidden);
+    } else {
+      kept = hidden.clone();
+    }
+    return true;
+  }
+
+  absl::StatusOr<DraftRows> Draft(const RunnableModel& model, const DraftBatch& batch) override {
+    try {
+      const c10::InferenceMode no_autograd;
+      const std::optional<model::DraftHead>& head = static_cast<const RunnableTransformer&>(model).draft_head;
+      if (!head.has_value()) return absl::FailedPreconditionError("the version has no draft head");
+      drafted_ = head->Hidden(DraftInput(batch), View(batch.token_ids).to(device_));
+      const at::Tensor logits = head->Logits(drafted_).to(at::kFloat);
+      draft_rows_ = logits.div_(View(batch.temperatures).to(device_).unsqueeze(1)).to(at::kCPU).contiguous();
+      return DraftRows{{draft_rows_.const_data_ptr<float>(), static_cast<size_t>(draft_rows_.numel())},
+                       static_cast<size_t>(draft_rows_.size(1)),
+                       head->ids()};
+    } catch (const std::exception& error) {
+      return FromTorchException(error, "the draft head of the rollout engine");
+    }
+  }
+
   std::span<const float> LogNormalizers() const override {
     return {normalizers_.const_data_ptr<float>(), static_cast<size_t>(normalizers_.numel())};
   }
 
  private:
+  // Returns the hidden states that the batch's rows read.
+  at::Tensor DraftInput(const DraftBatch& batch) const {
+    if (!batch.first) return drafted_.index_select(0, View(batch.from).to(device_));
+    std::vector<at::Tensor> rows;
+    for (const int64_t slot : batch.from) rows.push_back(slots_.at(static_cast<size_t>(slot)));
+    return at::stack(rows);
+  }
+
   at::Tensor Hidden(const model::Transformer& transformer, const ForwardBatch& batch) {
     const at::Tensor ids = View(batch.token_ids).to(device_), positions = View(batch.positions).to(device_);
     if (!batch.want_routes || config_.routes_per_token() == 0) {
@@ -290,6 +342,9 @@ class TorchRunner final : public ModelRunner {
   const std::vector<int32_t> eos_ids_;
   PagedCache cache_;
   at::Tensor rows_, normalizers_;
+  at::Tensor hidden_;                // of the last Forward's sampled rows; undefined = its model has no draft head
+  std::vector<at::Tensor> slots_;    // KeepHidden's
+  at::Tensor drafted_, draft_rows_;  // the last Draft's hidden states and result
   std::vector<uint16_t> routes_;
   base::Mutex mu_;
   std::shared_ptr<const model::RopeTables> rope_ ABSL_GUARDED_BY(mu_);  // shared by all versions
@@ -317,7 +372,8 @@ absl::Status CheckCacheFits(const model::ModelConfig& config, const EngineOption
 
 int64_t MaxWeightBytes(const model::ModelConfig& config) {
   const int64_t tied_head = config.tie_word_embeddings ? config.vocab_size * config.hidden_size : 0;
-  return (config.ParameterCount() + tied_head) * static_cast<int64_t>(sizeof(float));
+  const int64_t elements = config.ParameterCount() + tied_head + model::DraftHead::MaxElements(config);
+  return elements * static_cast<int64_t>(sizeof(float));
 }
 
 int64_t CacheBytes(const model::ModelConfig& config, const EngineOptions& options) {

@@ -21,7 +21,7 @@ int64_t CacheBytes(const model::ModelConfig& config, const EngineOptions& option
 // other than the CPU, because their allocation reports the error itself.
 absl::Status CheckCacheFits(const model::ModelConfig& config, const EngineOptions& options, const std::string& device);
 
-// Returns ModelRunner::max_weight_bytes for this model.
+// Returns ModelRunner::max_weight_bytes for this model, with a draft head.
 int64_t MaxWeightBytes(const model::ModelConfig& config);
 
 // Creates the runner and allocates the KV cache. `device` is a torch device name, such as "cpu" or "cuda:0".

@@ -333,6 +333,7 @@ absl::Status TrainerOptions::Validate() const {
   INGOT_RETURN_IF_ERROR(base::CheckBounds(*this));
   INGOT_RETURN_IF_ERROR(base::Annotate(base::CheckBounds(sft), "sft"));
   INGOT_RETURN_IF_ERROR(base::Annotate(base::CheckBounds(dpo), "dpo"));
+  INGOT_RETURN_IF_ERROR(base::Annotate(draft.Validate(), "draft"));
   INGOT_RETURN_IF_ERROR(Require(groups_per_step >= 0, "groups_per_step must not be negative"));
   INGOT_RETURN_IF_ERROR(Require(group_size >= 0, "group_size must not be negative"));
   INGOT_RETURN_IF_ERROR(Require(total_steps > 0, "total_steps must be above 0"));

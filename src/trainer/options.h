@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "kernels/numerics.h"
+#include "trainer/draft/draft_options.h"
 
 namespace ingot::base {
 class Schema;
@@ -158,6 +159,9 @@ struct TrainerOptions {
   // The `sft` and `dpo` stages, which are separate sections next to `trainer`.
   SftOptions sft;
   SftOptions dpo{.epochs = 1, .max_steps = 0, .batch_size = 8, .optimizer = {.learning_rate = 1e-5}};
+
+  // The draft head, in the section `draft` next to `trainer`.
+  DraftOptions draft;
 
   // Returns INVALID_ARGUMENT with an invalid field, or two conflicting ones, and the reason.
   absl::Status Validate() const;

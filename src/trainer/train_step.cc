@@ -95,6 +95,7 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
   }
   skipped_.NoteSound(version());
   policy_.Advance();
+  PublishDraft();
   INGOT_RETURN_IF_ERROR(MoveReference());
   return StepReport{batch.step,
                     version(),
@@ -116,15 +117,19 @@ absl::StatusOr<Trainer::Outcome> Trainer::RunStep(PreparedBatch& batch, const tr
     INGOT_RETURN_IF_ERROR(update.Choose(batch, forest));
     ProbeRun fresh(options_, policy_, probe);
     BatchGradient gradient(options_, policy_, exchanges_, clock_, batch, forest, loss);
-    outcome.tally = gradient.Accumulate(update.Reader(), MeasuresVariance());
+    DraftPass* const draft = draft_ == nullptr ? nullptr : &draft_->Begin(forest, batch.calls, version());
+    outcome.tally = gradient.Accumulate(update.Reader(), MeasuresVariance(), draft);
+    if (draft != nullptr) draft_->Learn(metrics);
     const auto accumulated = clock_.Now();
     fresh.Finish(outcome.tally.plain.mismatch);
     metrics["perf/probe_seconds"] = Seconds(clock_.Now() - accumulated);
     INGOT_RETURN_IF_ERROR(update.Remember());
     Update(gradient, update, metrics, outcome);
+    if (draft_ != nullptr && outcome.fault.empty()) draft_->Apply(metrics);
     if (gradient.experts()) batch.expert_loads = gradient.experts()->Loads();
     return absl::OkStatus();
   });
+  if (draft_ != nullptr) draft_->Drop();
   policy_.optimizer().ZeroGrad();
   policy_.ReleaseLayer();
   OfferTensorMemory();
@@ -165,6 +170,10 @@ absl::StatusOr<StepReport> Trainer::Skip(PreparedBatch batch, const std::string&
   batch.metrics["trainer/skipped"] = 1;
   std::erase_if(batch.metrics, [](const auto& metric) { return !std::isfinite(metric.second); });
   return StepReport{version() - 1, version(), std::move(batch.metrics), std::move(batch.staleness_histogram), {}};
+}
+
+void Trainer::PublishDraft() {
+  if (draft_ != nullptr && draft_->PublishIfDue(version())) policy_.Carry(draft_->published());
 }
 
 absl::Status Trainer::MoveReference() {

@@ -105,6 +105,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Make(const TrainerOptions& opt
     INGOT_RETURN_IF_ERROR(CheckFinite(model.parameters()));
     std::unique_ptr<Trainer> trainer(new Trainer(options, std::move(model), std::move(objective), clock, ranks));
     INGOT_RETURN_IF_ERROR(trainer->policy_.reference().Start(trainer->parameters()));
+    INGOT_RETURN_IF_ERROR(trainer->StartDraft({}, {}));
     return trainer;
   });
 }
@@ -130,17 +131,43 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Resume(const TrainerOptions& o
     INGOT_RETURN_IF_ERROR(base::Annotate(trainer->policy_.LoadOptimizer(checkpoint_path, contents),
                                          absl::StrCat("checkpoint ", checkpoint_path)));
     INGOT_RETURN_IF_ERROR(trainer->policy_.reference().Restore(checkpoint_path, contents.step, device));
+    INGOT_RETURN_IF_ERROR(trainer->ResumeDraft(checkpoint_path));
     trainer->policy_.SetVersion(contents.step);
     trainer->skipped_.NoteSound(contents.step);
     trainer->next_group_ = contents.next_group;
     if (!Leads(ranks)) return trainer;  // only rank 0's weights are published
     INGOT_ASSIGN_OR_RETURN(const auto snapshot, trainer->TakeSnapshot());
-    if (snapshot->checksum() != contents.weights_checksum) {
+    if (snapshot->policy_checksum() != contents.weights_checksum) {
       return absl::DataLossError(
           absl::StrCat("checkpoint ", checkpoint_path, ": its weights do not match the checksum in its state.json"));
     }
     return trainer;
   });
+}
+
+absl::Status Trainer::StartDraft(const model::DraftTensors& tensors, const std::map<std::string, at::Tensor>& state) {
+  if (!options_.draft.enabled) return absl::OkStatus();
+  if (ranks_ != nullptr) {
+    return absl::UnimplementedError(
+        "draft.enabled is true, but several ranks cannot train a draft head yet: set it to false or "
+        "cluster.trainer_ranks to 1");
+  }
+  INGOT_ASSIGN_OR_RETURN(draft_, DraftTrainer::Create(options_.draft, policy_.model(), tensors, options_.seed,
+                                                      options_.logits_chunk_elements, clock_));
+  if (!state.empty()) INGOT_RETURN_IF_ERROR(draft_->Restore(tensors, state));
+  policy_.Carry(draft_->published());
+  return absl::OkStatus();
+}
+
+// A checkpoint without a head, from a run without one, starts a new head.
+absl::Status Trainer::ResumeDraft(const std::string& checkpoint) {
+  if (!options_.draft.enabled) return absl::OkStatus();
+  INGOT_ASSIGN_OR_RETURN(const model::DraftTensors tensors, model::ReadDraftHead(checkpoint));
+  std::map<std::string, at::Tensor> state;
+  if (!tensors.empty()) {
+    INGOT_ASSIGN_OR_RETURN(state, ReadDraftState(checkpoint));
+  }
+  return base::Annotate(StartDraft(tensors, state), absl::StrCat("checkpoint ", checkpoint));
 }
 
 // Sets the calling thread's number of compute threads. The setting is per thread, so every entry point calls this.
@@ -209,6 +236,10 @@ absl::StatusOr<CheckpointInfo> Trainer::Save(const std::string& root, int64_t st
   contents.total_steps = options_.total_steps;
   contents.schedule = options_.optimizer;
   contents.reference = policy_.reference().Saved(version());
+  if (draft_ != nullptr) {
+    contents.draft = draft_->tensors();
+    contents.draft_state = draft_->State();
+  }
   contents.last_sound_step = skipped_.last_sound_step();
   contents.keep_every = options_.keep_every;
   return SavePolicy(policy_, ranks_, root, std::move(contents), extra_files, options_.keep_checkpoints);

@@ -38,6 +38,7 @@
 #include "trainer/batch.h"
 #include "trainer/batch_source.h"
 #include "trainer/checkpoints/checkpoint.h"
+#include "trainer/draft/draft_trainer.h"
 #include "trainer/metrics.h"
 #include "trainer/options.h"
 #include "trainer/parallel/rank_orders.h"
@@ -182,6 +183,8 @@ class Trainer {
   absl::StatusOr<StepReport> Skip(PreparedBatch batch, const std::string& why);
   // Makes the new version the reference policy if that is due.
   absl::Status MoveReference();
+  // Gives new versions the newest draft head if that is due.
+  void PublishDraft();
   bool MeasuresVariance() const;
   // Returns whether to reset the optimizer's state at this version, even if its step is skipped.
   bool ResetsOptimizer() const;
@@ -189,6 +192,10 @@ class Trainer {
   // Collective. Saves the trainer or, during a stage, the stage. During a stage, `step` counts its steps.
   absl::StatusOr<CheckpointInfo> Save(const std::string& root, int64_t step,
                                       const std::map<std::string, std::string>& extra_files);
+
+  // Creates the draft head if the options have one, from `tensors` (empty = a new head) and its training state.
+  absl::Status StartDraft(const model::DraftTensors& tensors, const std::map<std::string, at::Tensor>& state);
+  absl::Status ResumeDraft(const std::string& checkpoint);
 
   // Called on rank 0.
   absl::Status RunStage(StageKind kind, const std::vector<tree::CallPath>& calls, const SftObserver& observer,
@@ -206,9 +213,10 @@ class Trainer {
   RankOrders orders_;
   VersionParts parts_;  // without a store, rank 0 has whole versions
   BoundMeter bound_;
-  SkippedSteps skipped_;           // for the RL stage
-  std::optional<StageRun> stage_;  // the running supervised stage; empty = none
-  int64_t next_group_ = 0;         // CheckpointContents::next_group
+  SkippedSteps skipped_;                 // for the RL stage
+  std::optional<StageRun> stage_;        // the running supervised stage; empty = none
+  std::unique_ptr<DraftTrainer> draft_;  // null = no draft head is trained
+  int64_t next_group_ = 0;               // CheckpointContents::next_group
 };
 
 }  // namespace ingot::trainer

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include "model/draft_head.h"
 #include "trainer/torch_edge.h"
 
 namespace ingot::trainer {
@@ -41,6 +42,7 @@ absl::StatusOr<std::shared_ptr<const weights::Snapshot>> FromBytes(const std::ma
       const at::Tensor& host = kept.back();
       views.push_back({name, DtypeName(host.scalar_type()), host.sizes().vec(),
                        std::span(static_cast<const std::byte*>(host.const_data_ptr()), host.nbytes())});
+      if (name.starts_with(model::kDraftPrefix)) views.back().role = v1::TENSOR_DRAFT;
     }
     return make(views);
   });
@@ -76,6 +78,7 @@ model::Parameters ParametersOf(const std::shared_ptr<const weights::Snapshot>& s
   model::Parameters parameters;
   for (size_t i = 0; i < snapshot->size(); ++i) {
     const weights::TensorView view = snapshot->view(i);
+    if (view.role != v1::TENSOR_POLICY) continue;
     parameters.tensors()[view.name] = at::from_blob(
         const_cast<std::byte*>(view.bytes.data()), view.shape, [snapshot](void*) {}, at::dtype(TypeOf(view.dtype)));
   }

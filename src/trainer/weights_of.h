@@ -15,7 +15,7 @@
 
 namespace ingot::trainer {
 
-// Copies the parameters from any device. Shares the memory of parameters that have memory in `rounded`. Returns
+// Copies the parameters, and a draft head's tensors (model/draft_head.h), from any device. Shares the memory of parameters that have memory in `rounded`. Returns
 // INVALID_ARGUMENT for a type that versions do not support (fp64).
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> SnapshotOf(
     int64_t version, const std::map<std::string, at::Tensor>& parameters, const weights::CopyOptions& options = {},
@@ -26,7 +26,7 @@ absl::StatusOr<std::shared_ptr<const weights::Snapshot>> SnapshotExtending(
     const std::shared_ptr<const weights::Snapshot>& base, int64_t version,
     const std::map<std::string, at::Tensor>& more);
 
-// Returns the snapshot's tensors, on the CPU and read-only. They share its memory and keep it alive.
+// Returns the policy's tensors in the snapshot, on the CPU and read-only. They share its memory and keep it alive.
 model::Parameters ParametersOf(const std::shared_ptr<const weights::Snapshot>& snapshot);
 
 }  // namespace ingot::trainer

@@ -37,7 +37,7 @@ bool SameLayout(const v1::Manifest& a, const v1::Manifest& b) {
   for (int i = 0; i < a.tensors_size(); ++i) {
     const v1::TensorInfo& x = a.tensors(i);
     const v1::TensorInfo& y = b.tensors(i);
-    if (x.name() != y.name() || x.dtype() != y.dtype() || x.shape_size() != y.shape_size() ||
+    if (x.name() != y.name() || x.dtype() != y.dtype() || x.role() != y.role() || x.shape_size() != y.shape_size() ||
         !std::equal(x.shape().begin(), x.shape().end(), y.shape().begin())) {
       return false;
     }

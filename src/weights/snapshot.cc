@@ -83,18 +83,37 @@ absl::StatusOr<std::vector<int64_t>> TensorSizes(const v1::Manifest& manifest, i
   return sizes;
 }
 
+namespace {
+
+void UpdateTensor(base::StreamingChecksum& sum, const v1::TensorInfo& tensor) {
+  UpdateString(sum, tensor.name());
+  UpdateString(sum, tensor.dtype());
+  UpdateInt(sum, static_cast<uint64_t>(tensor.shape_size()));
+  for (const int64_t dim : tensor.shape()) UpdateInt(sum, static_cast<uint64_t>(dim));
+  UpdateInt(sum, tensor.checksum());
+  if (tensor.role() != v1::TENSOR_POLICY) UpdateInt(sum, static_cast<uint64_t>(tensor.role()));
+}
+
+uint64_t NotZero(uint64_t digest) { return digest == 0 ? 1 : digest; }
+
+}  // namespace
+
 uint64_t ManifestChecksum(const v1::Manifest& manifest) {
   base::StreamingChecksum sum;
-  UpdateInt(sum, manifest.tensors_size());
-  for (const v1::TensorInfo& tensor : manifest.tensors()) {
-    UpdateString(sum, tensor.name());
-    UpdateString(sum, tensor.dtype());
-    UpdateInt(sum, tensor.shape_size());
-    for (const int64_t dim : tensor.shape()) UpdateInt(sum, static_cast<uint64_t>(dim));
-    UpdateInt(sum, tensor.checksum());
+  UpdateInt(sum, static_cast<uint64_t>(manifest.tensors_size()));
+  for (const v1::TensorInfo& tensor : manifest.tensors()) UpdateTensor(sum, tensor);
+  return NotZero(sum.Digest());
+}
+
+uint64_t PolicyChecksum(const v1::Manifest& manifest) {
+  const auto& tensors = manifest.tensors();
+  const auto of_policy = [](const v1::TensorInfo& tensor) { return tensor.role() == v1::TENSOR_POLICY; };
+  base::StreamingChecksum sum;
+  UpdateInt(sum, static_cast<uint64_t>(std::count_if(tensors.begin(), tensors.end(), of_policy)));
+  for (const v1::TensorInfo& tensor : tensors) {
+    if (of_policy(tensor)) UpdateTensor(sum, tensor);
   }
-  const uint64_t digest = sum.Digest();
-  return digest == 0 ? 1 : digest;
+  return NotZero(sum.Digest());
 }
 
 absl::Status CheckTensor(const v1::TensorInfo& declared, uint64_t checksum) {
@@ -107,7 +126,9 @@ Snapshot::Snapshot(v1::Manifest manifest, std::vector<std::shared_ptr<std::byte[
     : manifest_(std::move(manifest)),
       buffers_(std::move(buffers)),
       sizes_(std::move(sizes)),
-      total_bytes_(std::accumulate(sizes_.begin(), sizes_.end(), int64_t{0})) {}
+      total_bytes_(std::accumulate(sizes_.begin(), sizes_.end(), int64_t{0})) {
+  manifest_.set_policy_checksum(PolicyChecksum(manifest_));
+}
 
 absl::StatusOr<std::shared_ptr<const Snapshot>> Snapshot::Copy(int64_t version, const std::vector<TensorView>& tensors,
                                                                const CopyOptions& options) {
@@ -123,6 +144,7 @@ absl::StatusOr<std::shared_ptr<const Snapshot>> Snapshot::Copy(int64_t version, 
     info.set_name(tensor->name);
     info.set_dtype(tensor->dtype);
     for (const int64_t dim : tensor->shape) info.add_shape(dim);
+    info.set_role(tensor->role);
   }
   INGOT_ASSIGN_OR_RETURN(std::vector<int64_t> sizes, TensorSizes(manifest, std::numeric_limits<int64_t>::max()));
   std::vector<std::shared_ptr<std::byte[]>> buffers;
@@ -223,8 +245,8 @@ std::span<const std::byte> Snapshot::bytes(size_t tensor) const {
 
 TensorView Snapshot::view(size_t tensor) const {
   const v1::TensorInfo& info = manifest_.tensors(tensor);
-  return {info.name(),   info.dtype(),     {info.shape().begin(), info.shape().end()},
-          bytes(tensor), buffers_[tensor], info.checksum()};
+  return {info.name(),     info.dtype(), {info.shape().begin(), info.shape().end()}, bytes(tensor), buffers_[tensor],
+          info.checksum(), info.role()};
 }
 
 }  // namespace ingot::weights

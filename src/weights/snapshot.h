@@ -26,6 +26,7 @@ struct TensorView {
   std::span<const std::byte> bytes;
   std::shared_ptr<std::byte[]> owner = nullptr;  // set if the bytes no longer change; null = the view does not own them
   uint64_t checksum = 0;                         // TensorChecksum of owned bytes
+  v1::TensorRole role = v1::TENSOR_POLICY;
 };
 
 struct CopyOptions {
@@ -65,6 +66,8 @@ class Snapshot {
   const v1::Manifest& manifest() const { return manifest_; }
   int64_t version() const { return manifest_.version(); }
   uint64_t checksum() const { return manifest_.checksum(); }
+  // Equals checksum() if there is no draft head.
+  uint64_t policy_checksum() const { return manifest_.policy_checksum(); }
   int64_t total_bytes() const { return total_bytes_; }
   size_t size() const { return sizes_.size(); }
   std::span<const std::byte> bytes(size_t tensor) const;
@@ -102,6 +105,8 @@ absl::StatusOr<std::vector<int64_t>> TensorSizes(const v1::Manifest& manifest, i
 
 // Returns the correct value of Manifest.checksum. Never 0, which means "no base" in a delta.
 uint64_t ManifestChecksum(const v1::Manifest& manifest);
+// Returns the correct value of Manifest.policy_checksum. Snapshots set it.
+uint64_t PolicyChecksum(const v1::Manifest& manifest);
 
 // Returns DATA_LOSS if the checksum of the tensor's bytes differs from the manifest's.
 absl::Status CheckTensor(const v1::TensorInfo& declared, uint64_t checksum);

@@ -286,6 +286,7 @@ void Bind(base::Schema& schema, RunConfig& config) {
   schema.Section("trainer", config.trainer);
   schema.Section("sft", config.trainer.sft);
   schema.Section("dpo", config.trainer.dpo);
+  schema.Section("draft", config.trainer.draft);
   schema.Section("rollout", config.rollout);
   schema.Choice("rollout.engine", &config.engine, {"ingot", "vllm"},
                 "who samples: Ingot's own engine, or a server of vLLM next to each rollout role");

@@ -32,7 +32,8 @@ absl::Status PinnedVersions::Save(const model::ModelConfig& shape,
   INGOT_RETURN_IF_ERROR(base::Annotate(SaveSnapshot(Folder(snapshot->version()), shape, snapshot),
                                        absl::StrCat("keeping pinned version ", snapshot->version())));
   INGOT_RETURN_IF_ERROR(base::WriteChecksums(Folder(snapshot->version())));
-  INGOT_RETURN_IF_ERROR(base::WriteFileDurably(ChecksumFile(snapshot->version()), base::Hex(snapshot->checksum())));
+  INGOT_RETURN_IF_ERROR(
+      base::WriteFileDurably(ChecksumFile(snapshot->version()), base::Hex(snapshot->policy_checksum())));
   INGOT_RETURN_IF_ERROR(base::SyncDir(root));
   return base::SyncDir(dir_.path());
 }
@@ -58,7 +59,7 @@ absl::Status PinnedVersions::Restore(int64_t version, weights::Publisher& publis
           version, ") and did not save: neither ", Folder(pinned), " nor a checkpoint of it can be read (",
           snapshot.status().message(), "); pin a saved version, or a future one"));
     }
-    if (checksum.ok() && base::Hex((*snapshot)->checksum()) != *checksum) {
+    if (checksum.ok() && base::Hex((*snapshot)->policy_checksum()) != *checksum) {
       return absl::DataLossError(
           absl::StrCat(folder, " does not hold the weights that were served as version ", pinned));
     }

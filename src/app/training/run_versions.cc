@@ -35,7 +35,7 @@ absl::Status RunVersions::KeepCandidate(const std::shared_ptr<const weights::Sna
   if (!evaluations_.Starts(version, retained)) return absl::OkStatus();
   const BestModel::WriteModel write = [&](const std::string& folder) { return SaveSnapshot(folder, shape_, snapshot); };
   return Persist(retry_, absl::StrCat("keeping version ", version, " until its evaluation ends"),
-                 [&] { return best_.Save(version, base::Hex(snapshot->checksum()), write); });
+                 [&] { return best_.Save(version, base::Hex(snapshot->policy_checksum()), write); });
 }
 
 absl::Status RunVersions::OnCheckpoint(const trainer::CheckpointInfo& checkpoint) {

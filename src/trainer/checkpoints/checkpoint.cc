@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/printable.h"
+#include "model/draft_head.h"
 #include "trainer/checkpoints/files.h"
 #include "trainer/torch_edge.h"
 
@@ -29,6 +30,7 @@ constexpr const char* kState = base::kCheckpointState;
 constexpr char kOptimizer[] = "optimizer";
 constexpr char kWeights[] = "model";
 constexpr char kReference[] = "reference.safetensors";
+constexpr char kDraftState[] = "draft/state.safetensors";
 constexpr char kPrefix[] = "step-";
 constexpr char kTemporary[] = ".tmp-";
 constexpr char kReplaced[] = ".old-";
@@ -122,6 +124,10 @@ absl::Status WriteInto(const std::string& dir, const CheckpointContents& content
   INGOT_RETURN_IF_ERROR(model::SaveModelConfig(dir, contents.config));
   if (!contents.reference.empty()) {
     INGOT_RETURN_IF_ERROR(model::SaveSafetensors(dir + "/" + kReference, contents.reference, {{"format", "pt"}}));
+  }
+  if (!contents.draft.empty()) {
+    INGOT_RETURN_IF_ERROR(model::WriteDraftHead(dir, contents.draft));
+    INGOT_RETURN_IF_ERROR(model::SaveSafetensors(dir + "/" + kDraftState, contents.draft_state, {{"format", "pt"}}));
   }
   INGOT_RETURN_IF_ERROR(WriteTexts(dir, extra_files));
   std::vector<std::string> names;
@@ -389,6 +395,12 @@ absl::StatusOr<CheckpointContents> ReadCheckpoint(const std::string& path) {
 absl::StatusOr<std::map<std::string, at::Tensor>> ReadReference(const std::string& path) {
   const std::string file = absl::StrCat(path, "/", kReference);
   if (!fs::exists(file)) return absl::NotFoundError(absl::StrCat(path, " holds no ", kReference));
+  return model::LoadSafetensors(file);
+}
+
+absl::StatusOr<std::map<std::string, at::Tensor>> ReadDraftState(const std::string& path) {
+  const std::string file = absl::StrCat(path, "/", kDraftState);
+  if (!fs::exists(file)) return absl::NotFoundError(absl::StrCat(path, " holds no ", kDraftState));
   return model::LoadSafetensors(file);
 }
 

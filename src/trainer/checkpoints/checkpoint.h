@@ -4,6 +4,8 @@
 //     config.json, model.safetensors, and the app's files (tokenizer.json, ...): a Hugging Face model folder
 //     optimizer.safetensors     AdamW's moments and masters
 //     reference.safetensors     the reference policy, once reference_update_every has moved it
+//     draft/                    model.safetensors, the draft head (model/draft_head.h), and state.safetensors, its
+//                               training state; only with draft.enabled
 //     state.json                step, seed, schedule, the size and checksum of every other file, and a checksum of all
 //                               of that; written last
 //
@@ -33,7 +35,7 @@ namespace ingot::trainer {
 struct CheckpointInfo {
   std::string path;
   int64_t step = 0;
-  uint64_t weights_checksum = 0;      // weights::Snapshot::checksum of the parameters
+  uint64_t weights_checksum = 0;      // weights::Snapshot::policy_checksum
   int64_t next_group = 0;             // CheckpointContents::next_group
   std::vector<std::string> rejected;  // set by LatestCheckpoint: newer but damaged checkpoints, and why
 };
@@ -50,6 +52,8 @@ struct CheckpointContents {
   model::Parameters parameters;                 // written only with one rank
   std::map<std::string, at::Tensor> optimizer;  // written only with one rank; ReadCheckpoint leaves it empty
   std::map<std::string, at::Tensor> reference;  // set when writing; empty = none; use ReadReference to read it
+  // Set when writing; empty = none; use ReadDraft to read them.
+  std::map<std::string, at::Tensor> draft, draft_state;
   int64_t optimizer_steps = 0;
   int optimizer_shards = 1;  // set when read: number of optimizer state files
   // Set when writing. The last step with weights known to give a finite gradient. The newest checkpoint at or before
@@ -98,6 +102,9 @@ absl::StatusOr<CheckpointInfo> LatestCheckpoint(const std::string& root);
 absl::StatusOr<CheckpointContents> ReadCheckpoint(const std::string& path);
 // Reads the reference policy from a checkpoint that ReadCheckpoint has verified. Returns NOT_FOUND if there is none.
 absl::StatusOr<std::map<std::string, at::Tensor>> ReadReference(const std::string& path);
+// Reads the training state of a draft head (CheckpointContents::draft_state) from a checkpoint that ReadCheckpoint has
+// verified. Returns NOT_FOUND if there is none. model::ReadDraftHead reads the head.
+absl::StatusOr<std::map<std::string, at::Tensor>> ReadDraftState(const std::string& path);
 // Reads the optimizer's state, from any number of shards, into the tensors of `state` by name (AdamW::State). If `all`,
 // `state` must name every tensor in the checkpoint; otherwise, it may name a subset. Returns INVALID_ARGUMENT with the
 // first tensor that is missing, has the wrong shape, or (with `all`) is unknown. Tensors read before the error keep

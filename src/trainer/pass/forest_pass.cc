@@ -109,6 +109,7 @@ class Pass {
 
   at::Tensor Head(size_t i, const at::Tensor& x) {
     const tree::ForestPart& part = parts_[i];
+    if (options_.read_hidden) options_.read_hidden(part.begin, part.end, x);
     if (options_.weights != nullptr && head_.Reads(part.begin, part.end)) options_.weights->NeedHead();
     return Show("logits", i, logits_, [&](base::WorkPart* shown) { return head_.Run(part.begin, part.end, x, shown); });
   }

@@ -35,12 +35,17 @@
 
 namespace ingot::trainer {
 
+// Receives the output [end - begin, hidden_size] of the last layer, before the last norm, for the forest's rows
+// [begin, end), without history. Each row is passed once.
+using HiddenReader = std::function<void(int32_t begin, int32_t end, const at::Tensor& x)>;
+
 struct PassOptions {
   int64_t logits_chunk_elements = int64_t{1} << 24;
   int64_t part_tokens = std::numeric_limits<int64_t>::max();  // maximum number of rows in a part
   bool checkpoint_layers = false;   // keep only each layer's input and run the layer again: PartRun's kInputs
   bool recompute_prefix = false;    // rerun a part that later parts need, instead of keeping its layers
   PolicyReader read_policy;         // receives the policies of the rows from which entries read; may be empty
+  HiddenReader read_hidden;         // may be empty
   std::function<void()> part_done;  // called after each part's gradient has been added to .grad; may be empty
   kernels::Numerics numerics = kernels::Numerics::kFast;  // for attention's forward pass: PartRun
   ExpertRecord* experts = nullptr;         // for passes with a gradient; null = count nothing and add no term

@@ -123,7 +123,9 @@ void Policy::PublishInParts(bool in_parts) {
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Policy::TakeSnapshot() {
   if (snapshot_ != nullptr) return snapshot_;
   if (divided()) return absl::InternalError("only rank 0 has the snapshot of sharded parameters");
-  INGOT_ASSIGN_OR_RETURN(snapshot_, Take(parameters().tensors(), marked_from_));
+  std::map<std::string, at::Tensor> all = parameters().tensors();
+  all.insert(carried_.begin(), carried_.end());
+  INGOT_ASSIGN_OR_RETURN(snapshot_, Take(all, marked_from_));
   if (shards_ == nullptr) ShareFrozen(*snapshot_);  // if divided, most of the base's memory is freed
   return snapshot_;
 }
@@ -146,6 +148,11 @@ absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Policy::Take(
   INGOT_ASSIGN_OR_RETURN(auto taken, SnapshotOf(version_, parameters, CopiesInto(std::move(changes)), rounded));
   marked_from = taken->checksum();
   return taken;
+}
+
+void Policy::Carry(model::DraftTensors draft) {
+  carried_ = std::move(draft);
+  snapshot_ = nullptr;
 }
 
 void Policy::GatherSnapshot(int64_t version) {
@@ -178,6 +185,7 @@ std::map<std::string, RoundedParameter> Policy::TakeRounded() {
 void Policy::ShareFrozen(const weights::Snapshot& snapshot) {
   for (size_t i = 0; i < snapshot.size(); ++i) {
     const weights::TensorView view = snapshot.view(i);
+    if (view.role != v1::TENSOR_POLICY) continue;
     const at::Tensor& parameter = parameters().at(view.name);
     // A vector may be a router's bias, which changes without the optimizer.
     if (parameter.requires_grad() || parameter.dim() < 2 || !parameter.is_cpu() || !OwnsItsMemory(parameter)) continue;

@@ -22,6 +22,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "model/draft_head.h"
 #include "model/transformer.h"
 #include "trainer/adamw.h"
 #include "trainer/batch.h"
@@ -99,6 +100,8 @@ class Policy {
   // `version`. Destroys the gradients.
   void GatherSnapshot(int64_t version);
   void DropSnapshot() { snapshot_ = nullptr; }
+  // Sets the draft head that snapshots contain next to the parameters; empty (default) = none. REQUIRES: one rank.
+  void Carry(model::DraftTensors draft);
 
  private:
   // Takes a snapshot of `parameters`. `marked_from` is the checksum of the last snapshot of the same parameters, from
@@ -123,6 +126,7 @@ class Policy {
   bool in_parts_ = false;
   // Snapshot of the current parameters. Null = not taken yet. If the parameters are divided, only rank 0 has one.
   std::shared_ptr<const weights::Snapshot> snapshot_;
+  model::DraftTensors carried_;
   weights::BufferPool buffers_;                     // for snapshots
   std::map<std::string, RoundedParameter> frozen_;  // parameters that no step changes, in memory that versions share
   // Checksum of the whole version, and of this rank's part, from which the optimizer's marks start. 0 = the weights

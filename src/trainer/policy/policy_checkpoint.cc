@@ -34,7 +34,7 @@ absl::StatusOr<CheckpointShard> DecodeShard(std::string_view bytes) {
 absl::Status FillIn(Policy& policy, CheckpointContents& contents) {
   if (!policy.publishes_in_parts()) {
     INGOT_ASSIGN_OR_RETURN(const auto snapshot, policy.TakeSnapshot());
-    contents.weights_checksum = snapshot->checksum();
+    contents.weights_checksum = snapshot->policy_checksum();
   }
   contents.config = policy.config();
   contents.optimizer_steps = policy.optimizer().steps();

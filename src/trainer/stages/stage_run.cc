@@ -37,7 +37,7 @@ void StageRun::UseThreads() const {
 
 absl::StatusOr<uint64_t> StageRun::StartChecksum() {
   INGOT_ASSIGN_OR_RETURN(const auto snapshot, context_.policy.TakeSnapshot());
-  return snapshot->checksum();
+  return snapshot->policy_checksum();
 }
 
 absl::Status StageRun::Begin(const std::string& checkpoint) {

@@ -34,7 +34,7 @@ PassOptions BatchGradient::Pass() const {
   return options;
 }
 
-StepTally BatchGradient::Accumulate(const PolicyReader& reader, bool variance) {
+StepTally BatchGradient::Accumulate(const PolicyReader& reader, bool variance, DraftPass* draft) {
   StepTally tally;
   Score(tally);
   std::optional<UpdateVariance> measured;
@@ -43,7 +43,7 @@ StepTally BatchGradient::Accumulate(const PolicyReader& reader, bool variance) {
     measured = MeasureGroups();
     tally.plain.variance_seconds = Seconds(clock_.Now() - measuring);
   }
-  AddShare(reader, tally);
+  AddShare(reader, draft, tally);
   if (measured) tally.plain.spread = measured->Compare(policy_.optimizer().Gradients());
   tally.sums = loss_.sums();
   tally.non_finite_calls = loss_.non_finite_calls();
@@ -104,7 +104,7 @@ UpdateVariance BatchGradient::MeasureGroups() {
   return variance;
 }
 
-void BatchGradient::AddShare(const PolicyReader& reader, StepTally& tally) {
+void BatchGradient::AddShare(const PolicyReader& reader, DraftPass* draft, StepTally& tally) {
   const base::WorkPart shown("gradient");
   const model::ModelConfig& config = policy_.config();
   PassOptions options = Pass();
@@ -114,6 +114,7 @@ void BatchGradient::AddShare(const PolicyReader& reader, StepTally& tally) {
     options.experts = &*experts_;
   }
   options.read_policy = reader;
+  if (draft != nullptr) draft->Observe(options);
   const Slots run = RunSlots(forest_, loss_, options);
   const PassResult& result = run.pass;
   StepTally::Plain& plain = tally.plain;

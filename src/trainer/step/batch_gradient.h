@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "trainer/batch.h"
+#include "trainer/draft/draft_pass.h"
 #include "trainer/objectives/step_loss.h"
 #include "trainer/options.h"
 #include "trainer/parallel/step_exchanges.h"
@@ -37,8 +38,9 @@ class BatchGradient {
                 const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss);
 
   // Accumulates the gradient. Must be called only once, with no gradient present. `reader` (may be empty) receives the
-  // policies of the pass's rows. `variance` = measure the variance of the update.
-  StepTally Accumulate(const PolicyReader& reader, bool variance);
+  // policies of the pass's rows. `variance` = measure the variance of the update. `draft` observes the pass; null = no
+  // draft head is trained.
+  StepTally Accumulate(const PolicyReader& reader, bool variance, DraftPass* draft = nullptr);
 
   // Describes the tensors and calls with a non-finite loss or gradient. Returns an empty string if all are finite;
   // otherwise, destroys the gradient. `tally` is the result of Accumulate.
@@ -53,7 +55,7 @@ class BatchGradient {
   // Computes the gradients of a sample of groups. Clears them afterwards.
   UpdateVariance MeasureGroups();
   // Adds the gradient of this rank's share.
-  void AddShare(const PolicyReader& reader, StepTally& tally);
+  void AddShare(const PolicyReader& reader, DraftPass* draft, StepTally& tally);
   struct Slots {
     PassResult pass;
     double seconds = 0, exchanging = 0;  // wall time, and the time spent in exchanges between ranks

@@ -1,0 +1,33 @@
+// Options for training a draft head (model/draft_head.h) along with the policy: the section `draft`. Plain values
+// without torch.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/status.h"
+
+namespace ingot::base {
+class Schema;
+}
+
+namespace ingot::trainer {
+
+struct DraftOptions {
+  bool enabled = false;
+  int64_t vocabulary = 32768;    // predicted ids; 0 = all
+  std::string loss = "topk_kl";  // draft_pass.h
+  int64_t top_k = 32;
+  int64_t depths = 3;  // ids guessed in a row during training
+  double learning_rate = 1e-3;
+  double grad_clip_norm = 1.0;
+  int64_t rows_per_step = 8192;  // loss tokens per step
+  int64_t publish_every = 4;     // versions
+  int64_t warmup_steps = 0;      // steps before the first version, with a frozen policy
+
+  absl::Status Validate() const;
+};
+
+void Bind(base::Schema& schema, DraftOptions& options);
+
+}  // namespace ingot::trainer

@@ -1,0 +1,86 @@
+// Trains a draft head along with the policy (options in the section `draft`): owns the head, its optimizer, and the copy
+// of the head that versions carry. The policy's parameters, optimizer, and gradient norm do not depend on it.
+//
+//   step   Begin ─▶ DraftPass observes the policy's gradient pass ─▶ Learn ─▶ ... the policy's update ... ─▶ Apply
+//
+// A step of the head with a loss or gradient that is not finite is skipped. The policy's step continues. Versions carry
+// the same copy for publish_every versions, so most weight deltas do not contain the head. One rank only. Used by one
+// thread. Throws c10::Error.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "model/draft_head.h"
+#include "trainer/adamw.h"
+#include "trainer/draft/draft_options.h"
+#include "trainer/draft/draft_pass.h"
+#include "trainer/metrics.h"
+#include "tree/forest.h"
+
+namespace ingot::trainer {
+
+class DraftTrainer {
+ public:
+  // Starts with `tensors`; empty = a random head. Same errors as DraftHead::Create. The policy's tensors must outlive
+  // this object.
+  static absl::StatusOr<std::unique_ptr<DraftTrainer>> Create(const DraftOptions& options,
+                                                              const model::Transformer& policy,
+                                                              const model::DraftTensors& tensors, uint64_t seed,
+                                                              int64_t logits_chunk_elements, const base::Clock& clock);
+  DraftTrainer(const DraftTrainer&) = delete;
+  DraftTrainer& operator=(const DraftTrainer&) = delete;
+
+  // Begins step `step` with the policy's current weights.
+  DraftPass& Begin(const tree::PackedForest& forest, std::span<const tree::CallPath> calls, int64_t step);
+  // Computes the head's gradient from what the pass observed, and reports draft/loss and draft/overlap.
+  void Learn(StepMetrics& metrics);
+  // Updates the head, unless its loss or gradient is not finite.
+  void Apply(StepMetrics& metrics);
+  // Ends a step without an update.
+  void Drop();
+
+  // Copies the head for versions from `version` on, if that is due.
+  bool PublishIfDue(int64_t version);
+  void Publish();
+  // The head that versions carry, by name.
+  const model::DraftTensors& published() const { return published_; }
+
+  // The head in training.
+  model::DraftTensors tensors() const;
+  // What a checkpoint stores in addition: the optimizer's state and, as published.NAME, the head that versions carry.
+  std::map<std::string, at::Tensor> State() const;
+  // Restores both from a checkpoint. Returns INVALID_ARGUMENT with a tensor that is missing or does not fit.
+  absl::Status Restore(const model::DraftTensors& tensors, const std::map<std::string, at::Tensor>& state);
+
+ private:
+  DraftTrainer(const DraftOptions& options, const model::Transformer& policy, model::DraftTensors tensors,
+               uint64_t seed, int64_t logits_chunk_elements, const base::Clock& clock);
+
+  // Creates the head over the policy's current weights.
+  absl::Status UseWeights();
+
+  const DraftOptions options_;
+  const model::Transformer policy_;
+  const uint64_t seed_;
+  const int64_t logits_chunk_elements_;
+  const base::Clock& clock_;
+  model::DraftTensors tensors_;
+  AdamW optimizer_;
+  model::DraftTensors published_;
+
+  // During a step.
+  std::optional<model::DraftHead> head_;
+  std::optional<DraftPass> pass_;
+  DraftResult result_;
+};
+
+}  // namespace ingot::trainer
