@@ -5,15 +5,18 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "model/draft_head.h"
 #include "model/parameters.h"
 #include "rollout/collect.h"
 #include "rollout/engine.h"
 #include "rollout/fake_tokenizer.h"
+#include "rollout/mtp_drafter.h"
 #include "rollout/torch_runner.h"
 
 namespace ingot::rollout {
@@ -33,32 +36,40 @@ inline model::ModelConfig Shape() {
   return config;
 }
 
-inline std::shared_ptr<const weights::Snapshot> RandomWeights(int64_t version, at::ScalarType dtype) {
-  model::Parameters parameters = model::Parameters::Init(Shape(), static_cast<uint64_t>(version), dtype);
+// With a random draft head over `draft_ids` ids; -1 = without one.
+inline std::shared_ptr<const weights::Snapshot> RandomWeights(int64_t version, at::ScalarType dtype,
+                                                              int64_t draft_ids = -1) {
+  const auto seed = static_cast<uint64_t>(version);
+  std::map<std::string, at::Tensor> tensors = model::Parameters::Init(Shape(), seed, dtype).tensors();
+  if (draft_ids >= 0) tensors.merge(model::DraftHead::Init(Shape(), draft_ids, seed, dtype));
   std::vector<weights::TensorView> views;
-  for (auto& [name, tensor] : parameters.tensors()) {
+  for (auto& [name, tensor] : tensors) {
     if (tensor.dim() == 2) tensor.mul_(6);  // likely and unlikely tokens
     views.push_back({name,
-                     dtype == at::kBFloat16 ? "BF16" : "F32",
+                     tensor.scalar_type() == at::kBFloat16 ? "BF16" : "F32",
                      tensor.sizes().vec(),
                      {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()}});
+    if (name.starts_with(model::kDraftPrefix)) views.back().role = v1::TENSOR_DRAFT;
   }
   return *weights::Snapshot::Copy(version, views);
 }
 
+// `mtp`: with another drafter, the weights' draft heads, which two of the three versions have.
 inline std::unique_ptr<Engine> EngineOf(EngineOptions options, at::ScalarType dtype,
-                                        std::vector<std::unique_ptr<Drafter>> drafters) {
+                                        std::vector<std::unique_ptr<Drafter>> drafters, bool mtp = false) {
   if (drafters.empty()) options.speculation.drafters = {};
   options.speculation.min_gain = -1;
   Engine::Parts parts;
   parts.runner = *NewTorchRunner(Shape(), options, "cpu");
+  if (mtp) drafters.push_back(std::make_unique<MtpDrafter>(options.speculation, *parts.runner));
   parts.drafters = std::move(drafters);
   std::vector<std::string> pieces;
   for (int32_t id = 0; id < kIds; ++id) pieces.push_back(std::string(1, static_cast<char>('A' + id)));
   parts.tokenizer = std::make_shared<PieceTokenizer>(pieces);
   auto engine = *Engine::Create(options, std::move(parts), RandomWeights(1, dtype));
-  EXPECT_TRUE(engine->Update(*weights::Encode(engine->newest().get(), *RandomWeights(2, dtype), true)).ok());
-  EXPECT_TRUE(engine->Update(*weights::Encode(engine->newest().get(), *RandomWeights(3, dtype), false)).ok());
+  const auto second = RandomWeights(2, dtype, mtp ? 40 : -1), third = RandomWeights(3, dtype, mtp ? 0 : -1);
+  EXPECT_TRUE(engine->Update(*weights::Encode(engine->newest().get(), *second, true)).ok());
+  EXPECT_TRUE(engine->Update(*weights::Encode(engine->newest().get(), *third, false)).ok());
   return engine;
 }
 
