@@ -279,7 +279,7 @@ TEST(SpeculationOptionsTest, RejectWhatContradictsItself) {
   };
   EXPECT_EQ(fault([](auto&) {}), "");
   EXPECT_EQ(fault([](auto& o) { o.drafters = {}; }), "");
-  EXPECT_THAT(fault([](auto& o) { o.drafters = {"mtp"}; }), HasSubstr("speculation.drafters has 'mtp'"));
+  EXPECT_THAT(fault([](auto& o) { o.drafters = {"eagle"}; }), HasSubstr("speculation.drafters has 'eagle'"));
   EXPECT_THAT(fault([](auto& o) { o.drafters = {"given", "given"}; }), HasSubstr("twice"));
   EXPECT_THAT(fault([](auto& o) { o.max_drafts = 0; }), HasSubstr("max_drafts"));
   EXPECT_THAT(fault([](auto& o) { o.min_gain = std::nan(""); }), HasSubstr("min_gain"));
