@@ -9,6 +9,7 @@
 #include "base/work.h"
 #include "kernels/torch/threads.h"
 #include "trainer/custom_loss/custom_objective.h"
+#include "trainer/draft/draft_warmup.h"
 #include "trainer/pass/gradient_faults.h"
 #include "trainer/policy/owned_model.h"
 #include "trainer/policy/policy_checkpoint.h"
@@ -152,9 +153,21 @@ absl::Status Trainer::StartDraft(const model::DraftTensors& tensors, const std::
         "draft.enabled is true, but several ranks cannot train a draft head yet: set it to false or "
         "cluster.trainer_ranks to 1");
   }
-  INGOT_ASSIGN_OR_RETURN(draft_, DraftTrainer::Create(options_.draft, policy_.model(), tensors, options_.seed,
+  const bool fresh = tensors.empty() && !options_.draft.start.empty();
+  INGOT_ASSIGN_OR_RETURN(const model::DraftTensors start,
+                         fresh ? model::ReadDraftHead(options_.draft.start) : model::DraftTensors(tensors));
+  INGOT_ASSIGN_OR_RETURN(draft_, DraftTrainer::Create(options_.draft, policy_.model(), start, options_.seed,
                                                       options_.logits_chunk_elements, clock_));
   if (!state.empty()) INGOT_RETURN_IF_ERROR(draft_->Restore(tensors, state));
+  policy_.Carry(draft_->published());
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::WarmUpDraft(const std::vector<tree::CallPath>& calls, const SftObserver& observer) {
+  if (draft_ == nullptr) return absl::OkStatus();
+  UseThreads();
+  INGOT_RETURN_IF_ERROR(CheckExamples(calls));
+  INGOT_RETURN_IF_ERROR(trainer::WarmUpDraft(options_, policy_, *draft_, calls, observer));
   policy_.Carry(draft_->published());
   return absl::OkStatus();
 }

@@ -126,6 +126,10 @@ class Trainer {
   absl::Status RunDpo(const std::vector<tree::CallPath>& calls, const SftObserver& observer,
                       const std::string& checkpoints = "", int threads = 0);
 
+  // Trains the draft head for draft.warmup_steps steps on conversations (draft/draft_warmup.h). Called after the
+  // supervised stages. Returns OK immediately if no head is trained.
+  absl::Status WarmUpDraft(const std::vector<tree::CallPath>& calls, const SftObserver& observer);
+
   // Makes one optimizer step on batch version(), or skips it (trainer/skipped 1). Returns INVALID_ARGUMENT if the batch
   // is for another step; PrepareBatch's INVALID_ARGUMENT and DATA_LOSS errors; RESOURCE_EXHAUSTED, before running
   // anything, if the forest does not fit into memory; and INTERNAL if torch failed or too many consecutive steps would

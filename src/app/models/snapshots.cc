@@ -6,6 +6,7 @@
 #include <map>
 
 #include "app/terminal/progress.h"
+#include "model/draft_head.h"
 #include "model/layer_spec.h"
 #include "model/parameters.h"
 #include "model/peft.h"
@@ -18,7 +19,10 @@ absl::StatusOr<std::shared_ptr<const weights::Snapshot>> LoadSnapshot(const std:
   const Underway loading("loading " + model_dir);
   INGOT_RETURN_IF_ERROR(model::CheckServedTypes(model_dir));
   INGOT_ASSIGN_OR_RETURN(const model::ModelFolder loaded, model::LoadModelDir(model_dir));
-  return trainer::SnapshotOf(version, loaded.parameters.tensors());
+  std::map<std::string, at::Tensor> tensors = loaded.parameters.tensors();
+  INGOT_ASSIGN_OR_RETURN(model::DraftTensors draft, model::ReadDraftHead(model_dir));
+  tensors.merge(draft);
+  return trainer::SnapshotOf(version, tensors);
 }
 
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> RandomSnapshot(const model::ModelConfig& shape,

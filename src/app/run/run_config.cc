@@ -94,6 +94,7 @@ void Derive(RunConfig& config) {
     most = std::max(most, 3 * config.agents.concurrency);
   DeriveInterpreters(config);
   config.scheduler.final_eval = config.eval.has_tasks();
+  config.trainer.draft.start = config.model.path;
   const CoreBudget cores = SplitCores(config);
   config.rollout.threads = cores.rollout;
   config.trainer.threads = std::max(1, cores.trainer / std::max(1, config.cluster.trainer_ranks));

@@ -94,6 +94,9 @@ void EngineMetrics::AddSpeculation(const v1::EngineStatusResponse& status, std::
     if (new_drafted == 0) continue;
     metrics[absl::StrCat("rollout/drafted_tokens/", drafter.name())] = static_cast<double>(new_drafted);
     metrics[absl::StrCat("rollout/accepted_tokens/", drafter.name())] = static_cast<double>(new_accepted);
+    if (drafter.name() == "mtp") {
+      metrics["draft/accept_rate"] = static_cast<double>(new_accepted) / static_cast<double>(new_drafted);
+    }
   }
   const int64_t passes = status.sampling_passes() - before_.sampling_passes();
   const int64_t sampled = status.sampled_tokens() - before_.sampled_tokens();

@@ -117,6 +117,30 @@ absl::StatusOr<std::unique_ptr<trainer::Trainer>> NewTrainer(const RunConfig& co
                                   ranks);
 }
 
+namespace {
+
+absl::Status WarmUpDraft(const RunConfig& config, trainer::Trainer& trainer, const StageExamples& conversations,
+                         const StageRecord& record, const std::atomic<bool>& stop) {
+  if (!config.trainer.draft.enabled || config.trainer.draft.warmup_steps == 0 || conversations.count == 0) {
+    return absl::OkStatus();
+  }
+  const auto start = record.clock->Now();
+  std::string figures;
+  INGOT_RETURN_IF_ERROR(trainer.WarmUpDraft(conversations.calls, [&](const trainer::SftReport& report) -> absl::Status {
+    figures = absl::StrCat("loss ", FormatMetric("{:.4f}", report.metrics, "draft/loss"), ", overlap ",
+                           FormatMetric("{:.3f}", report.metrics, "draft/overlap"));
+    if (record.progress) {
+      record.progress(fmt::format("draft head {}/{}  {}", report.step + 1, report.total_steps, figures));
+    }
+    return stop ? absl::CancelledError("the run was stopped") : absl::OkStatus();
+  }));
+  record.note(fmt::format("draft head warmed up: {} steps, {}, {:.1f} s", config.trainer.draft.warmup_steps, figures,
+                          SecondsSince(*record.clock, start)));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::Status RunStages(const RunConfig& config, const ModelSetup& model, trainer::Trainer& trainer,
                        const StageRecord& record, const std::atomic<bool>& stop) {
   // Reads both files first, so that an error in the second is not found after hours of the first.
@@ -153,7 +177,7 @@ absl::Status RunStages(const RunConfig& config, const ModelSetup& model, trainer
     record.note(
         fmt::format("preference stage done: {} pairs, {:.1f} s", pairs.count, SecondsSince(*record.clock, start)));
   }
-  return absl::OkStatus();
+  return WarmUpDraft(config, trainer, conversations, record, stop);
 }
 
 absl::StatusOr<bool> SupervisedIsDone(const RunDir& dir) {

@@ -23,6 +23,7 @@ struct DraftOptions {
   double grad_clip_norm = 1.0;
   int64_t rows_per_step = 8192;  // loss tokens per step
   int64_t publish_every = 4;     // versions
+  std::string start;             // set by the run, not by a key: a model folder whose head training starts with
   int64_t warmup_steps = 0;      // steps before the first version, with a frozen policy
 
   absl::Status Validate() const;

@@ -15,10 +15,16 @@ namespace ingot::trainer {
 namespace {
 
 constexpr char kSteps[] = "steps", kPublished[] = "published.";
-constexpr uint64_t kHeadStream = 0x64726166;  // separates the head's seeds from the policy's
+constexpr uint64_t kHeadStream = 0x64726166;    // separates the head's seeds from the policy's
+constexpr uint64_t kWarmupStream = 0x7761726d;  // separates the warm-up's seeds from the steps'
 
 OptimizerOptions OptimizerOf(const DraftOptions& options) {
   return {.learning_rate = options.learning_rate, .grad_clip_norm = options.grad_clip_norm};
+}
+
+DraftOptions WarmupOf(DraftOptions options) {
+  options.loss = "kl";
+  return options;
 }
 
 // Returns copies that training changes.
@@ -74,6 +80,7 @@ absl::StatusOr<std::unique_ptr<DraftTrainer>> DraftTrainer::Create(const DraftOp
 DraftTrainer::DraftTrainer(const DraftOptions& options, const model::Transformer& policy, model::DraftTensors tensors,
                            uint64_t seed, int64_t logits_chunk_elements, const base::Clock& clock)
     : options_(options),
+      warmup_options_(WarmupOf(options)),
       policy_(policy),
       seed_(seed),
       logits_chunk_elements_(logits_chunk_elements),
@@ -86,11 +93,21 @@ absl::Status DraftTrainer::UseWeights() {
   return absl::OkStatus();
 }
 
-DraftPass& DraftTrainer::Begin(const tree::PackedForest& forest, std::span<const tree::CallPath> calls, int64_t step) {
+DraftPass& DraftTrainer::BeginPass(const DraftOptions& options, const tree::PackedForest& forest,
+                                   std::span<const tree::CallPath> calls, uint64_t stream) {
   Drop();
   OrThrow(UseWeights());
-  return pass_.emplace(options_, *head_, policy_, forest, calls, logits_chunk_elements_,
-                       base::DeriveSeed(seed_, static_cast<uint64_t>(step)));
+  return pass_.emplace(options, *head_, policy_, forest, calls, logits_chunk_elements_, stream);
+}
+
+DraftPass& DraftTrainer::Begin(const tree::PackedForest& forest, std::span<const tree::CallPath> calls, int64_t step) {
+  return BeginPass(options_, forest, calls, base::DeriveSeed(seed_, static_cast<uint64_t>(step)));
+}
+
+DraftPass& DraftTrainer::BeginWarmup(const tree::PackedForest& forest, std::span<const tree::CallPath> calls,
+                                     int64_t step) {
+  const uint64_t seed = base::DeriveSeed(seed_, kWarmupStream);
+  return BeginPass(warmup_options_, forest, calls, base::DeriveSeed(seed, static_cast<uint64_t>(step)));
 }
 
 void DraftTrainer::Learn(StepMetrics& metrics) {

@@ -41,6 +41,8 @@ class DraftTrainer {
 
   // Begins step `step` with the policy's current weights.
   DraftPass& Begin(const tree::PackedForest& forest, std::span<const tree::CallPath> calls, int64_t step);
+  // Same as Begin, but for step `step` of the warm-up, whose loss is kl.
+  DraftPass& BeginWarmup(const tree::PackedForest& forest, std::span<const tree::CallPath> calls, int64_t step);
   // Computes the head's gradient from what the pass observed, and reports draft/loss and draft/overlap.
   void Learn(StepMetrics& metrics);
   // Updates the head, unless its loss or gradient is not finite.
@@ -67,8 +69,10 @@ class DraftTrainer {
 
   // Creates the head over the policy's current weights.
   absl::Status UseWeights();
+  DraftPass& BeginPass(const DraftOptions& options, const tree::PackedForest& forest,
+                       std::span<const tree::CallPath> calls, uint64_t stream);
 
-  const DraftOptions options_;
+  const DraftOptions options_, warmup_options_;
   const model::Transformer policy_;
   const uint64_t seed_;
   const int64_t logits_chunk_elements_;
