@@ -17,7 +17,8 @@ std::shared_ptr<Answer> Answers::Start(const Caller& caller, const Dialect& dial
        .open =
            [this, key = caller.api_key](const GatewayRequest& request) {
              const bool by_conversation = core_.options.session_per_conversation;
-             return openings_.OpenSession(by_conversation ? SessionKeyOf(key, request) : key);
+             const std::string user = core_.parts.feedback == nullptr ? "" : core_.parts.feedback->UserOf(key);
+             return openings_.OpenSession(by_conversation ? SessionKeyOf(key, request) : key, user);
            },
        .reserve =
            [this](int calls) {

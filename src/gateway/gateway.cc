@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "gateway/api/api_error.h"
 
 namespace ingot::gateway {
 namespace {
@@ -81,6 +82,12 @@ absl::StatusOr<v1::EpisodeOpenResponse> Gateway::OpenEpisode(const v1::EpisodeOp
   base::MutexLock lock(mu_);
   response->set_base_url(absl::StrCat(base_url_, "/s/", response->episode_id(), "/v1"));
   return response;
+}
+
+absl::Status Gateway::GiveFeedback(const std::string& api_key, const GivenFeedback& given) {
+  if (core_.parts.feedback != nullptr) return core_.parts.feedback->Give(api_key, given);
+  return ApiError(404, "no_feedback", "",
+                  "this server does not learn from feedback: start it with `ingot serve --learn run.yaml`");
 }
 
 absl::Status Gateway::RewardEpisode(const std::string& episode_id, const std::string& api_key,

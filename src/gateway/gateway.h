@@ -85,6 +85,9 @@ class Gateway {
   }
   absl::Status RewardEpisode(const std::string& episode_id, const std::string& api_key, std::optional<double> reward,
                              const std::map<std::string, double>& signals);
+  // Stores a user's feedback on an answer (user_feedback.h). Returns 404 if this gateway does not learn from feedback.
+  // Blocks for one fsync.
+  absl::Status GiveFeedback(const std::string& api_key, const GivenFeedback& given);
   // Returns the assistant's messages so far, from the pool. Key errors are as for RewardEpisode.
   absl::StatusOr<v1::ReadMessagesResponse> ReadMessages(const v1::ReadMessagesRequest& request) {
     return access_.ReadMessages(request);

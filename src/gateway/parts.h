@@ -11,6 +11,7 @@
 #include "gateway/peers.h"
 #include "gateway/script.h"
 #include "gateway/text_model.h"
+#include "gateway/user_feedback.h"
 #include "rollout/client.h"
 #include "text/chat/chat.h"
 #include "text/tokenizer/tokenizer.h"
@@ -36,6 +37,9 @@ struct GatewayParts {
   // always the only gateway, and its episodes have no token.
   std::string name = {};
   Peers* peers = nullptr;
+  // Users who opted in to training, and their feedback. Their sessions are marked (MetadataOfUser). Null = the gateway
+  // does not accept feedback.
+  UserFeedback* feedback = nullptr;
   const base::Clock* clock = &base::Clock::Real();
 };
 

@@ -74,7 +74,7 @@ TABLE = {
 # The floors inside a folder, lowest first: a file includes its own folder there and those of lower floors. Files of src/app/
 # itself lie above all of them, files of other folders themselves below.
 FLOORS = {
-    "app": (("terminal",), ("run",), ("models", "cluster"), ("checks",), ("record",), ("training",), ("roles",), ("commands",)),
+    "app": (("terminal",), ("run",), ("models", "cluster"), ("checks",), ("record",), ("training",), ("roles",), ("learning",), ("commands",)),
     "text": ((), ("unicode",), ("jinja", "tokenizer"), ("output",), ("chat",)),
 }
 HTTP_FILES = re.compile(r"^gateway/http/\w+\.(h|cc)$")  # of the gateway, only these know HTTP

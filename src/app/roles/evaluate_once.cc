@@ -44,4 +44,13 @@ absl::Status EvaluateOnce(const std::string& command, const EvalOptions& options
   return absl::OkStatus();
 }
 
+void UseModelFolder(const std::string& folder, RunConfig& config) {
+  config.model.path = folder;
+  // The folder may have adapters even if the configured run would not train any, and vice versa.
+  config.model.lora = ModelOptions().lora;
+  config.model.lora_init = ModelOptions().lora_init;
+  config.model.chat_format.clear();
+  config.model.chat_template.clear();
+}
+
 }  // namespace ingot::app

@@ -1,4 +1,4 @@
-// Evaluates one snapshot in this process. Shared by `ingot eval` and `ingot collect`.
+// Evaluates one snapshot in this process. Shared by `ingot eval`, `ingot collect`, and `ingot serve --learn`.
 #pragma once
 
 #include <functional>
@@ -23,5 +23,8 @@ absl::Status EvaluateOnce(const std::string& command, const EvalOptions& options
                           const std::shared_ptr<const weights::Snapshot>& snapshot,
                           const std::function<absl::Status(const v1::EvalStatusResponse&, datapool::Client&)>& report,
                           const std::function<absl::Status()>& begun = {});
+
+// Makes the configuration use a model folder, with the folder's own adapters, chat format, and template.
+void UseModelFolder(const std::string& folder, RunConfig& config);
 
 }  // namespace ingot::app

@@ -47,6 +47,7 @@ std::vector<std::string> FilesOfRun(const RunConfig& config) {
                                     config.sft_data,
                                     config.dpo_data,
                                     config.gateway.admin_key_file,
+                                    config.learn.users_file,
                                     config.http.tls_key,
                                     config.cluster.token_file,
                                     config.cluster.tls_key,

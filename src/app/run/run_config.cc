@@ -108,7 +108,7 @@ absl::Status CheckStages(const RunConfig& config) {
   const auto none = [](const std::string& data, const trainer::SftOptions& stage) {
     return data.empty() || (stage.epochs == 0 && stage.max_steps == 0);
   };
-  if (!config.tasks.empty() || !none(config.sft_data, config.trainer.sft) ||
+  if (config.learn.on() || !config.tasks.empty() || !none(config.sft_data, config.trainer.sft) ||
       !none(config.dpo_data, config.trainer.dpo)) {
     return absl::OkStatus();
   }
@@ -167,7 +167,7 @@ absl::Status CheckRoles(const RunConfig& config) {
   INGOT_RETURN_IF_ERROR(base::Annotate(config.scheduler.Validate(), "scheduler"));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.trainer.Validate(), "trainer"));
   INGOT_RETURN_IF_ERROR(config.weights.transports.Validate(config.cluster.rollout_engines));
-  if (config.tasks.empty()) return CheckNoMasks(config.trainer);
+  if (config.tasks.empty() && !config.learn.on()) return CheckNoMasks(config.trainer);
   INGOT_RETURN_IF_ERROR(config.rewards.Validate());
   INGOT_RETURN_IF_ERROR(CheckAskedModels(config.rewards, config.gateway));
   if (config.cluster.rewards_role && !config.has_reward_stage()) {
@@ -251,6 +251,7 @@ absl::Status CheckTaskFormat(const RunConfig& config) {
 absl::Status CheckData(const RunConfig& config) {
   INGOT_RETURN_IF_ERROR(CheckTaskFormat(config));
   if (!config.tasks.empty() || !config.sft_data.empty() || !config.dpo_data.empty()) return absl::OkStatus();
+  if (config.learn.on()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       "there is nothing to train on: set data.tasks to training tasks, or data.sft or data.dpo to supervised examples");
 }
@@ -306,6 +307,7 @@ void Bind(base::Schema& schema, RunConfig& config) {
   schema.Section("eval", config.eval);
   schema.Section("eval", config.gateway, gateway::BindEvaluation);
   schema.Section("goal", config.goal);
+  schema.Section("learn", config.learn);
   schema.Section("cluster", config.cluster);
   schema.Section("metrics", config.metrics);
 }

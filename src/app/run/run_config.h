@@ -11,6 +11,7 @@
 #include "agents/options.h"
 #include "app/run/cluster_options.h"
 #include "app/run/eval_options.h"
+#include "app/run/learn_options.h"
 #include "app/run/model_options.h"
 #include "app/run/record_options.h"
 #include "app/run/run_dir.h"
@@ -62,6 +63,7 @@ struct RunConfig {
   sandbox::SubstrateOptions sandbox;  // agents_substrate.cc sets work_root, hidden, and programs
   EvalOptions eval;
   GoalOptions goal;
+  LearnOptions learn;
   ClusterOptions cluster;
   MetricsConfig metrics;
 

@@ -18,6 +18,15 @@
 
 namespace ingot::app {
 
+// Drops the versions. For trainers whose versions nothing receives, or whose caller publishes them itself.
+class NoVersionSink final : public trainer::VersionSink {
+ public:
+  absl::StatusOr<weights::PublishStats> Publish(std::shared_ptr<const weights::Snapshot>, bool) override {
+    return weights::PublishStats();
+  }
+  absl::Status OnCheckpoint(const trainer::CheckpointInfo&) override { return absl::OkStatus(); }
+};
+
 // Creates rank 0's trainer and sends what it starts from to the other ranks. `ranks` null = one rank. Blocks during the
 // warm start. Returns CANCELLED once `stop` is set, and FAILED_PRECONDITION if the checkpoint's model differs from the
 // configured one.

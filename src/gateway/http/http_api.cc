@@ -230,6 +230,15 @@ http::Reply Reward(Gateway& gateway, const HttpRequest& request) {
   return status.ok() ? Json(200, object{}) : Error(status);
 }
 
+http::Reply Feedback(Gateway& gateway, const HttpRequest& request) {
+  auto body = ObjectBody(request);
+  if (!body.ok()) return Error(body.status());
+  absl::StatusOr<GivenFeedback> given = ReadFeedback(*body);
+  if (!given.ok()) return Error(given.status());
+  const absl::Status stored = gateway.GiveFeedback(request.key, *given);
+  return stored.ok() ? Json(200, object{}) : Error(stored);
+}
+
 http::Reply End(Gateway& gateway, const HttpRequest& request) {
   auto body = ObjectBody(request);
   if (!body.ok()) return Error(body.status());
@@ -381,6 +390,9 @@ http::Opening HttpApi::Answer(http::RequestHead head) {
         break;
       case HttpRoute::Kind::kEnd:
         answer = [&gateway = gateway_](const HttpRequest& r) { return End(gateway, r); };
+        break;
+      case HttpRoute::Kind::kFeedback:
+        answer = [&gateway = gateway_](const HttpRequest& r) { return Feedback(gateway, r); };
         break;
       case HttpRoute::Kind::kFiles: {
         auto reject = [&gateway = gateway_](const absl::Status& status) {

@@ -4,7 +4,7 @@
 //   POST /v1{path of any dialect}   GET /v1/models   GET /v1/models/{id}   HEAD /       the same under /s/{episode}, and
 //                                                                                       under Google's /v1beta
 //   POST /ingot/v1/episodes         POST /ingot/v1/episodes/{id}/reward    POST /ingot/v1/episodes/{id}/end
-//   GET /ingot/v1/status   GET /healthz and /health   GET /version
+//   POST /v1/feedback   GET /ingot/v1/status   GET /healthz and /health   GET /version
 //
 // Clients concatenate a base URL and a path but disagree about which one contains /v1 and the slash. The API therefore
 // accepts a missing or doubled /v1 or slash. Every answer has x-request-id and request-id headers, which contain the

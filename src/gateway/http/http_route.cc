@@ -106,6 +106,7 @@ void HttpRoute::MatchOwn(std::string_view path) {
   constexpr std::string_view kEpisodes = "/ingot/v1/episodes";
   if (path == "/healthz" || path == "/health") return Set(Kind::kHealth, "GET");
   if (path == "/version") return Set(Kind::kVersion, "GET");
+  if (path == "/v1/feedback") return Set(Kind::kFeedback, "POST");
   if (path == "/ingot/v1/status") return Set(Kind::kStatus, "GET");
   if (path == kEpisodes) return Set(Kind::kOpen, "POST");
   if (!path.starts_with(kEpisodes) || path[kEpisodes.size()] != '/') return;

@@ -20,6 +20,7 @@ struct HttpRoute {
     kEnd,
     kSnapshot,
     kFiles,
+    kFeedback,
     kStatus,
     kHealth,
     kVersion

@@ -19,6 +19,7 @@
 #include "gateway/lifecycle/episode_ends.h"
 #include "gateway/placement/fencing.h"
 #include "gateway/placement/placement.h"
+#include "gateway/user_feedback.h"
 #include "proto/gateway.pb.h"
 #include "proto/scheduler.pb.h"
 #include "proto/tree.pb.h"
@@ -38,9 +39,12 @@ class Openings {
 
   // See Gateway::OpenEpisode. Does not set base_url.
   absl::StatusOr<v1::EpisodeOpenResponse> OpenEpisode(const v1::EpisodeOpenRequest& request);
-  // Returns the key's session, and opens it if there is none. Concurrent callers get the same episode.
-  absl::StatusOr<std::shared_ptr<Episode>> OpenSession(const std::string& key) {
-    return OpenOnce(v1::EpisodeOpenRequest(), key, true);
+  // Returns the key's session, and opens it if there is none. Concurrent callers get the same episode. `user` is
+  // UserFeedback::UserOf; empty = none.
+  absl::StatusOr<std::shared_ptr<Episode>> OpenSession(const std::string& key, const std::string& user) {
+    v1::EpisodeOpenRequest request;
+    request.set_metadata_json(MetadataOfUser(user));
+    return OpenOnce(request, key, true);
   }
 
  private:

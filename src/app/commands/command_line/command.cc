@@ -8,6 +8,14 @@
 #include "app/run/run_args.h"
 
 namespace ingot::app {
+namespace {
+
+// Returns the error for a word that is not KEY=VALUE; empty = it is.
+std::string KeyAndValue(const std::string& word) {
+  return word.find('=') == std::string::npos ? "'" + word + "' is an unexpected argument: KEY=VALUE is expected" : "";
+}
+
+}  // namespace
 
 std::vector<Command> Commands() {
   std::vector<Command> commands;
@@ -30,13 +38,14 @@ const CLI::Validator& AtLeastOne() {
   return check;
 }
 
-void AddOverrides(CLI::App& parser, std::vector<std::string>& overrides, const std::string& example) {
-  const auto check = [](const std::string& word) {
-    return word.find('=') == std::string::npos ? "'" + word + "' is an unexpected argument: KEY=VALUE is expected" : "";
-  };
-  parser.add_option("--set", overrides, "override one key: --set " + example + " (repeatable)")
+CLI::Option* AddSet(CLI::App& parser, std::vector<std::string>& overrides, const std::string& example) {
+  return parser.add_option("--set", overrides, "override one key: --set " + example + " (repeatable)")
       ->allow_extra_args(false)
-      ->check(check);
+      ->check(KeyAndValue);
+}
+
+void AddOverrides(CLI::App& parser, std::vector<std::string>& overrides, const std::string& example) {
+  AddSet(parser, overrides, example);
   // Parsed after --set, which consumes its words first.
   parser
       .add_option_function<std::vector<std::string>>(
@@ -45,7 +54,7 @@ void AddOverrides(CLI::App& parser, std::vector<std::string>& overrides, const s
             overrides.insert(overrides.end(), words.begin(), words.end());
           },
           "override keys: " + example)
-      ->check(check);
+      ->check(KeyAndValue);
 }
 
 CLI::Option* AddRunArgs(CLI::App& parser, RunArgs& args) {

@@ -47,9 +47,10 @@ std::vector<Command> SetupCommands();        // help with configurations, machin
 // Returns a validator that requires an option's value to be at least 1.
 const CLI::Validator& AtLeastOne();
 
-// Add arguments that several commands share. AddOverrides adds configuration overrides, AddRunArgs adds the
+// Add arguments that several commands share. AddSet adds --set, AddOverrides also accepts overrides without it, AddRunArgs adds the
 // configuration file (the returned option) and its overrides, and AddThreads adds the number of threads. The variables
 // they fill must outlive the parser.
+CLI::Option* AddSet(CLI::App& parser, std::vector<std::string>& overrides, const std::string& example);
 void AddOverrides(CLI::App& parser, std::vector<std::string>& overrides, const std::string& example);
 CLI::Option* AddRunArgs(CLI::App& parser, RunArgs& args);
 void AddThreads(CLI::App& parser, int& threads, const std::string& meaning);

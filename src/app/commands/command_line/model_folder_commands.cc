@@ -9,9 +9,11 @@
 #include "app/commands/command_line/command.h"
 #include "app/commands/model/engine_command.h"
 #include "app/commands/model/evaluate.h"
+#include "app/commands/model/learn.h"
 #include "app/commands/model/model_command.h"
 #include "app/commands/model/serve.h"
 #include "app/commands/model/text_command.h"
+#include "app/run/process.h"
 #include "app/run/run_args.h"
 
 namespace ingot::app {
@@ -107,9 +109,23 @@ Command::Run DeclareEval(CLI::App& parser) {
   return [args] { return Evaluate(*args); };
 }
 
+// Adds --learn and its options. Its settings are in the configuration, so it excludes the options added before.
+std::shared_ptr<const RunArgs> AddLearning(CLI::App& parser) {
+  const std::vector<CLI::Option*> others =
+      parser.get_options([](CLI::Option* option) { return !option->check_lname("help"); });
+  const auto args = std::make_shared<RunArgs>();
+  CLI::Option* const learn =
+      parser.add_option("--learn", args->config,
+                        "run.yaml: serve this run's model instead, and train it on the feedback of users (learn.*)");
+  for (CLI::Option* const other : others) learn->excludes(other);
+  AddSet(parser, args->overrides, "learn.round_answers=128")->needs(learn);
+  parser.add_flag("--resume", args->resume, "with --learn: continue the run from its deployed version")->needs(learn);
+  return args;
+}
+
 Command::Run DeclareServe(CLI::App& parser) {
   const auto args = std::make_shared<ServeArgs>();
-  parser.add_option("model_dir", args->model_dir, "Hugging Face model folder or checkpoint")->required();
+  parser.add_option("model_dir", args->model_dir, "Hugging Face model folder or checkpoint");
   parser.add_option("--host", args->host, "address to listen on")->capture_default_str();
   parser.add_option("--port", args->port, "port to listen on; 0: any free port")->capture_default_str();
   parser.add_option("--tls-certificate", args->tls_certificate, "PEM file with the certificate for HTTPS");
@@ -155,7 +171,12 @@ Command::Run DeclareServe(CLI::App& parser) {
   parser.add_option("--device", args->device, "auto, cpu, or cuda; auto: CUDA if there is a device")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->capture_default_str();
-  return [args] { return Serve(*args); };
+  const std::shared_ptr<const RunArgs> learn = AddLearning(parser);
+  return [args, learn] {
+    if (!learn->config.empty()) return ServeAndLearn(*learn);
+    if (!args->model_dir.empty()) return Serve(*args);
+    return Fail(absl::InvalidArgumentError("name a model folder, or a configuration with --learn"));
+  };
 }
 
 Command::Run DeclareEngineCheck(CLI::App& parser) {

@@ -190,15 +190,6 @@ absl::StatusOr<std::vector<StoredBatch>> KeptBatches(const RunDir& dir, const st
   return batches;
 }
 
-// Drops the versions, because nothing receives them.
-class NoVersionSink final : public trainer::VersionSink {
- public:
-  absl::StatusOr<weights::PublishStats> Publish(std::shared_ptr<const weights::Snapshot>, bool) override {
-    return weights::PublishStats();
-  }
-  absl::Status OnCheckpoint(const trainer::CheckpointInfo&) override { return absl::OkStatus(); }
-};
-
 // Returns whether the metric is about a scheduler, engines, or tokens that this trainer's own versions sampled.
 bool IsOfARollout(const std::string& metric) {
   return metric.starts_with("scheduler/") || metric.starts_with("mismatch/") ||

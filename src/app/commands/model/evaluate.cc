@@ -144,12 +144,7 @@ absl::StatusOr<int> EvaluateOrError(const EvaluateArgs& given) {
   }
   INGOT_RETURN_IF_ERROR(CheckThreads(ThreadsOf(config)));
   INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, OpenDevice(config.device));
-  config.model.path = checkpoint;
-  // The checkpoint may have adapters even if the configured run would not train any, and vice versa.
-  config.model.lora = ModelOptions().lora;
-  config.model.lora_init = ModelOptions().lora_init;
-  config.model.chat_format.clear();  // use the checkpoint's own
-  config.model.chat_template.clear();
+  UseModelFolder(checkpoint, config);
   const std::string effective = loaded.schema.EffectiveYaml();
   config.scheduler.total_steps = 0;  // only evaluations; not in config.yaml, which would not load with it
   config.rollout.threads = SplitCores(config).total;

@@ -1,0 +1,278 @@
+#include "app/learning/learner.h"
+
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "app/learning/answer_groups.h"
+#include "app/training/trainer_start.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/waits.h"
+
+namespace ingot::app {
+namespace {
+
+constexpr std::chrono::milliseconds kPoll{100};
+
+absl::StatusOr<std::vector<view::Requirement>> ParseRequirements(const std::vector<std::string>& texts) {
+  std::vector<view::Requirement> requirements;
+  for (const std::string& text : texts) {
+    absl::StatusOr<view::Requirement> parsed = view::ParseRequirement(text);
+    if (!parsed.ok()) return base::Annotate(parsed.status(), "learn.require");
+    requirements.push_back(*std::move(parsed));
+  }
+  return requirements;
+}
+
+absl::Status CheckAnswersPerRound(const RunConfig& config) {
+  const int64_t answers = config.learn.round_answers, groups = config.scheduler.groups_per_step;
+  if (answers % groups == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("learn.round_answers is ", answers,
+                                                 ", but must be a multiple of scheduler.groups_per_step (", groups,
+                                                 "), the answers per step"));
+}
+
+std::string NameOfEvaluation(const Round& round) { return absl::StrCat("round-", round.number); }
+
+}  // namespace
+
+absl::Status CheckLearning(const RunConfig& config) {
+  const auto refuse = [](const std::string& why) { return absl::InvalidArgumentError(why); };
+  if (!config.learn.on()) {
+    return refuse("learn.users_file is empty: name an owner-only file with a line NAME KEY per user who opted in");
+  }
+  if (!config.eval.has_tasks()) {
+    return refuse("eval.tasks is empty, but every version is evaluated before it is deployed: name held-out tasks");
+  }
+  if (config.agents.recipes.empty()) {
+    return refuse("agents.recipes is empty, but versions are evaluated by agents: give a recipe for eval.tasks");
+  }
+  if (!config.tasks.empty()) {
+    return refuse("data.tasks is set, but `ingot serve --learn` trains on the calls of users alone: remove it");
+  }
+  if (config.scheduler.group_size != 1) {
+    return refuse(absl::StrCat("scheduler.group_size is ", config.scheduler.group_size,
+                               ", but an answer to a user is a group of one: set it to 1"));
+  }
+  if (config.trainer.within_group()) {
+    return refuse(absl::StrCat("trainer.advantage_baseline is ", config.trainer.advantage_baseline,
+                               ", which compares the samples of a group, but an answer to a user is a group of one: "
+                               "set it to batch, or to none"));
+  }
+  if (config.trainer.objective == "dpo") return refuse("trainer.objective is dpo, which needs groups of two or more");
+  if (config.has_external_engine()) return refuse("rollout.engine must be ingot with `ingot serve --learn`");
+  if (config.cluster.trainer_ranks > 1) return refuse("cluster.trainer_ranks must be 1 with `ingot serve --learn`");
+  if (config.datapool.backend != "rocksdb") {
+    return refuse("datapool.backend must be rocksdb with `ingot serve --learn`, whose process holds the pool");
+  }
+  INGOT_RETURN_IF_ERROR(CheckAnswersPerRound(config));
+  return ParseRequirements(config.learn.require).status();
+}
+
+absl::StatusOr<std::unique_ptr<Learner>> Learner::Start(const LearnerParts& parts, Rounds& rounds, bool resume) {
+  INGOT_ASSIGN_OR_RETURN(std::vector<view::Requirement> requirements, ParseRequirements(parts.config.learn.require));
+  auto learner = std::unique_ptr<Learner>(new Learner(parts, rounds, std::move(requirements)));
+  const bool decided = !rounds.all().empty() && rounds.all().back().outcome != Outcome::kOpen;
+  if (decided) INGOT_RETURN_IF_ERROR(rounds.Settle(rounds.all().back()));
+  INGOT_RETURN_IF_ERROR(learner->LoadDeployed(resume));
+  if (learner->trainer_->version() == 0) {
+    NoVersionSink versions;
+    INGOT_RETURN_IF_ERROR(SaveStart(*learner->trainer_, parts.model, parts.dir, versions, parts.retry));
+  }
+  INGOT_RETURN_IF_ERROR(learner->Publish());
+  return learner;
+}
+
+absl::Status Learner::LoadDeployed(bool resume) {
+  trainer_.reset();  // frees its memory first
+  INGOT_ASSIGN_OR_RETURN(trainer_, StartOrResume(parts_.config, parts_.dir, parts_.model, /*ranks=*/nullptr, resume,
+                                                 parts_.line, *parts_.retry.stop));
+  const Round* const deployed = rounds_.deployed();
+  if (deployed == nullptr || deployed->version == trainer_->version()) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("round ", deployed->number, " deployed version ", deployed->version,
+                                          ", but the newest intact checkpoint in ", parts_.dir.checkpoints(),
+                                          " is version ", trainer_->version(), ": restore it from a backup"));
+}
+
+absl::Status Learner::Publish() {
+  INGOT_ASSIGN_OR_RETURN(std::shared_ptr<const weights::Snapshot> snapshot, trainer_->TakeSnapshot());
+  return PublishUntilLive(parts_.publisher, std::move(snapshot), /*retain=*/false, parts_.retry).status();
+}
+
+absl::Status Learner::BeginRun(base::RunLog& log) {
+  if (!rounds_.all().empty()) return absl::OkStatus();
+  Round first;
+  first.began_unix_ns = base::Clock::Real().UnixNanos();
+  const std::string folder = absl::StrCat(parts_.dir.checkpoints(), "/", trainer::CheckpointName(0));
+  absl::StatusOr<view::Figures> figures = parts_.evaluate(folder, NameOfEvaluation(first));
+  if (!figures.ok()) return base::Annotate(figures.status(), "evaluating the first version");
+  INGOT_RETURN_IF_ERROR(base::Annotate(Judge(*figures, first), "learn.require"));
+  first.outcome = Outcome::kDeployed;  // there is nothing else to serve
+  first.decided_unix_ns = base::Clock::Real().UnixNanos();
+  INGOT_RETURN_IF_ERROR(Record(first, log));
+  INGOT_RETURN_IF_ERROR(Store(first));
+  Report(first);
+  return absl::OkStatus();
+}
+
+absl::Status Learner::Run(RatedAnswers& answers, base::RunLog& log) {
+  INGOT_RETURN_IF_ERROR(BeginRun(log));
+  if (const Round& last = rounds_.all().back(); last.outcome == Outcome::kOpen) {
+    parts_.line.Note(absl::StrCat("round ", last.number, " continues"));
+    INGOT_RETURN_IF_ERROR(Finish(Round(last), log));
+  }
+  while (!parts_.retry.stopped()) {
+    if (parts_.config.learn.max_rejected > 0 && rejected_ >= parts_.config.learn.max_rejected) {
+      parts_.line.Note(absl::StrCat(
+          rejected_, " rounds in a row were not deployed (learn.max_rejected): training stops, ", "and version ",
+          trainer_->version(), " stays deployed. The last: ", absl::StrJoin(rounds_.all().back().reasons, "; ")));
+      return absl::OkStatus();
+    }
+    if (trainer_->version() + parts_.config.learn.round_answers / parts_.config.scheduler.groups_per_step >
+        parts_.config.trainer.total_steps) {
+      parts_.line.Note(absl::StrCat("the next round would exceed scheduler.total_steps (",
+                                    parts_.config.trainer.total_steps, "): training stops, and version ",
+                                    trainer_->version(), " stays deployed"));
+      return absl::OkStatus();
+    }
+    const int64_t due = DueAnswers(answers);
+    if (due == 0) {
+      const base::Wait wait("feedback on answers");
+      std::this_thread::sleep_for(kPoll);
+      continue;
+    }
+    INGOT_ASSIGN_OR_RETURN(std::optional<Round> round, BeginRound(answers, due));
+    if (round.has_value()) INGOT_RETURN_IF_ERROR(Finish(*std::move(round), log));
+  }
+  return absl::CancelledError("the server was stopped");
+}
+
+int64_t Learner::DueAnswers(const RatedAnswers& answers) const {
+  const RatedAnswers::Waiting waiting = answers.waiting();
+  const LearnOptions& options = parts_.config.learn;
+  if (waiting.answers >= options.round_answers) return options.round_answers;
+  const bool late = options.round_seconds > 0 && waiting.oldest >= base::FromSeconds(options.round_seconds);
+  return late ? waiting.answers / parts_.config.scheduler.groups_per_step * parts_.config.scheduler.groups_per_step : 0;
+}
+
+absl::StatusOr<std::optional<Round>> Learner::BeginRound(RatedAnswers& answers, int64_t count) {
+  Round round;
+  round.number = std::ssize(rounds_.all());
+  round.from = trainer_->version();
+  round.answers = answers.Take(count, round.number);
+  if (round.answers.empty()) return std::nullopt;
+  round.version = round.from + std::ssize(round.answers) / parts_.config.scheduler.groups_per_step;
+  round.began_unix_ns = base::Clock::Real().UnixNanos();
+  INGOT_RETURN_IF_ERROR(Store(round));
+  parts_.line.Note(fmt::format("round {} trains version {} on {} answers with a mean reward of {:.3f}", round.number,
+                               round.version, round.answers.size(), round.reward_mean()));
+  return round;
+}
+
+absl::Status Learner::Finish(Round round, base::RunLog& log) {
+  INGOT_RETURN_IF_ERROR(Decide(round));
+  round.decided_unix_ns = base::Clock::Real().UnixNanos();
+  INGOT_RETURN_IF_ERROR(Record(round, log));
+  INGOT_RETURN_IF_ERROR(Store(round));
+  rejected_ = round.outcome == Outcome::kDeployed ? 0 : rejected_ + 1;
+  Report(round);
+  return Settle(round);
+}
+
+absl::Status Learner::Decide(Round& round) {
+  const auto fail = [&](const absl::Status& why, const char* what) -> absl::Status {
+    if (absl::IsCancelled(why)) return why;
+    round.outcome = Outcome::kFailed;
+    round.reasons = {absl::StrCat(what, ": ", why.message())};
+    return absl::OkStatus();
+  };
+  const absl::StatusOr<std::string> candidate = Candidate(round);
+  if (!candidate.ok()) return fail(candidate.status(), "training");
+  const absl::StatusOr<view::Figures> figures = parts_.evaluate(*candidate, NameOfEvaluation(round));
+  if (!figures.ok()) return fail(figures.status(), "evaluation");
+  const absl::Status judged = Judge(*figures, round);
+  return judged.ok() ? judged : fail(judged, "learn.require");
+}
+
+absl::StatusOr<std::string> Learner::Candidate(const Round& round) {
+  const std::string root = rounds_.CandidateRoot(round.number);
+  const absl::StatusOr<trainer::CheckpointInfo> trained = trainer::LatestCheckpoint(root);
+  if (trained.ok() && trained->step == round.version) return trained->path;
+  INGOT_RETURN_IF_ERROR(TrainRound(round));
+  trainer::CheckpointInfo saved;
+  INGOT_RETURN_IF_ERROR(Persist(parts_.retry, absl::StrCat("writing candidate ", round.version), [&]() -> absl::Status {
+    INGOT_ASSIGN_OR_RETURN(saved, trainer_->SaveCheckpoint(root, parts_.model.text.files));
+    return absl::OkStatus();
+  }));
+  return saved.path;
+}
+
+absl::Status Learner::TrainRound(const Round& round) {
+  INGOT_ASSIGN_OR_RETURN(std::vector<v1::Group> groups, ReadGroups(parts_.pool, round.answers));
+  const auto per_step = static_cast<size_t>(parts_.config.scheduler.groups_per_step);
+  if (groups.empty() || groups.size() % per_step != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("the round has ", groups.size(),
+                                                   " answers, which is no multiple of ", "scheduler.groups_per_step (",
+                                                   per_step, ")"));
+  }
+  for (size_t first = 0; first < groups.size(); first += per_step) {
+    if (parts_.retry.stopped()) return absl::CancelledError("the server was stopped");
+    trainer::TrainBatch batch;
+    batch.step = trainer_->version();
+    for (size_t i = first; i < first + per_step; ++i) batch.groups.push_back(std::move(groups[i]));
+    INGOT_ASSIGN_OR_RETURN(trainer::StepReport report, trainer_->TrainStep(batch));
+    step_metrics_ = std::move(report.metrics);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Learner::Judge(const view::Figures& figures, Round& round) const {
+  round.evaluation = figures;
+  std::vector<view::EarlierEvaluation> earlier;
+  if (const Round* const deployed = rounds_.deployed(); deployed != nullptr) {
+    earlier.push_back({absl::StrCat("deployed version ", deployed->version), deployed->evaluation});
+  }
+  bool met = true;
+  for (const view::Requirement& requirement : requirements_) {
+    INGOT_ASSIGN_OR_RETURN(view::RequirementResult result, view::CheckRequirement(requirement, figures, earlier));
+    met = met && result.met;
+    round.reasons.push_back(std::move(result.text));
+  }
+  round.outcome = met ? Outcome::kDeployed : Outcome::kRejected;
+  return absl::OkStatus();
+}
+
+absl::Status Learner::Settle(const Round& round) {
+  INGOT_RETURN_IF_ERROR(
+      Persist(parts_.retry, absl::StrCat("settling round ", round.number), [&] { return rounds_.Settle(round); }));
+  const bool deployed = round.outcome == Outcome::kDeployed;
+  const int64_t serves = deployed ? round.version : round.from;
+  // A round that an earlier process trained, and one that must be undone, left another version in the trainer.
+  if (!deployed || trainer_->version() != serves) INGOT_RETURN_IF_ERROR(LoadDeployed(/*resume=*/true));
+  return deployed ? Publish() : absl::OkStatus();
+}
+
+absl::Status Learner::Record(const Round& round, base::RunLog& log) {
+  base::json::object fields;
+  fields["version"] = round.version;
+  for (const auto& [name, value] : step_metrics_) fields[name] = value;
+  for (const auto& [name, value] : round.evaluation) fields[name] = value;
+  fields["reward/mean"] = round.reward_mean();
+  fields["learn/answers"] = std::ssize(round.answers);
+  fields["learn/deployed"] = round.outcome == Outcome::kDeployed ? 1 : 0;
+  step_metrics_.clear();
+  return Persist(parts_.retry, "writing the run's metrics", [&] { return log.Write(round.number, fields); });
+}
+
+absl::Status Learner::Store(const Round& round) {
+  return Persist(parts_.retry, absl::StrCat("writing round ", round.number), [&] { return rounds_.Store(round); });
+}
+
+void Learner::Report(const Round& round) {
+  parts_.line.Note(absl::StrCat("round ", round.number, " is ", NameOf(round.outcome), ", version ", round.version,
+                                ": ", absl::StrJoin(round.reasons, "; ")));
+}
+
+}  // namespace ingot::app

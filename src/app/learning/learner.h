@@ -1,0 +1,93 @@
+// Trains on rated answers in rounds, and deploys each round's version if its evaluation passes learn.require.
+//
+//   wait for rated answers -> begin a round -> train K steps -> candidate checkpoint -> evaluate -> decide -> settle
+//                                                                                                    |
+//                       deployed: the engine swaps to it in flight; its checkpoint is kept  <--------+
+//                       rejected, failed: the trainer returns to the deployed version's checkpoint
+//
+// Every arrow begins from what is on disk (rounds.h), so after a crash an open round continues where it was, with the
+// same answers, and a decided round is settled. The decision is one atomic write. A version is published only after it.
+//
+// Runs on the caller's thread. Not thread safe.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "app/learning/rated_answers.h"
+#include "app/learning/rounds.h"
+#include "app/models/model_setup.h"
+#include "app/run/persist.h"
+#include "app/run/run_config.h"
+#include "app/run/run_dir.h"
+#include "app/terminal/terminal.h"
+#include "base/run_log.h"
+#include "base/status.h"
+#include "datapool/client.h"
+#include "trainer/trainer.h"
+#include "view/requirement.h"
+#include "weights/publisher.h"
+
+namespace ingot::app {
+
+// Returns INVALID_ARGUMENT, naming the key, if the configuration cannot be used with `ingot serve --learn`.
+absl::Status CheckLearning(const RunConfig& config);
+
+// The objects that the learner uses. They outlive it.
+struct LearnerParts {
+  const RunConfig& config;
+  const RunDir& dir;
+  const ModelSetup& model;
+  datapool::Client& pool;
+  weights::Publisher& publisher;  // the caller adds the engines
+  StepLine& line;
+  const RetryPolicy& retry;
+  // Evaluates a model folder. `name` names the evaluation's folder.
+  std::function<absl::StatusOr<view::Figures>(const std::string& folder, const std::string& name)> evaluate;
+};
+
+class Learner {
+ public:
+  // Settles the last round, then loads the deployed version, or makes the first one, and publishes it. `resume` = the
+  // run's folder may have checkpoints. Blocks during a warm start.
+  static absl::StatusOr<std::unique_ptr<Learner>> Start(const LearnerParts& parts, Rounds& rounds, bool resume);
+
+  // Runs rounds until the process is told to stop (CANCELLED), scheduler.total_steps steps are deployed, or
+  // learn.max_rejected rounds in a row were rejected. The latter two return OK, and are printed. REQUIRES: called once.
+  absl::Status Run(RatedAnswers& answers, base::RunLog& log);
+
+ private:
+  Learner(const LearnerParts& parts, Rounds& rounds, std::vector<view::Requirement> requirements)
+      : parts_(parts), rounds_(rounds), requirements_(std::move(requirements)) {}
+
+  absl::Status LoadDeployed(bool resume);
+  absl::Status Publish();
+  // Evaluates the first version, so that later ones can be compared with it. Returns the errors of learn.require.
+  absl::Status BeginRun(base::RunLog& log);
+  // Returns the number of answers that a round should train on now; 0 = wait.
+  int64_t DueAnswers(const RatedAnswers& answers) const;
+  // Returns nullopt if there are fewer answers by now.
+  absl::StatusOr<std::optional<Round>> BeginRound(RatedAnswers& answers, int64_t count);
+  // Trains, evaluates, decides, and settles. Continues an open round.
+  absl::Status Finish(Round round, base::RunLog& log);
+  // Sets the outcome. Returns only errors that must end the process. The round's own become its outcome.
+  absl::Status Decide(Round& round);
+  absl::StatusOr<std::string> Candidate(const Round& round);
+  absl::Status TrainRound(const Round& round);
+  absl::Status Judge(const view::Figures& figures, Round& round) const;
+  absl::Status Settle(const Round& round);
+  absl::Status Record(const Round& round, base::RunLog& log);
+  absl::Status Store(const Round& round);
+  void Report(const Round& round);
+
+  const LearnerParts parts_;
+  Rounds& rounds_;
+  const std::vector<view::Requirement> requirements_;
+  std::unique_ptr<trainer::Trainer> trainer_;
+  trainer::StepMetrics step_metrics_;  // of the round's last step, if this process trained it
+  int64_t rejected_ = 0;               // rounds in a row that this process did not deploy
+};
+
+}  // namespace ingot::app

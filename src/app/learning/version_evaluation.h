@@ -1,0 +1,22 @@
+// Evaluates a version on the run's held-out tasks, next to the server that learns: in this process, but with an engine,
+// a gateway, agents, and a pool of its own, in RUN/evaluations/NAME.
+#pragma once
+
+#include <string>
+
+#include "app/run/run_config.h"
+#include "app/run/run_dir.h"
+#include "base/status.h"
+#include "view/requirement.h"
+
+namespace ingot::app {
+
+// Returns the configuration of an evaluation: eval.tasks and agents.recipes without training.
+RunConfig EvaluationConfig(const RunConfig& config, const std::string& run_path, const std::string& name);
+
+// Blocks until the evaluation of the model folder is done. Replaces an earlier one with this name. Returns CANCELLED if
+// the process was told to stop, and the errors of EmbeddedRun::Start.
+absl::StatusOr<view::Figures> EvaluateVersion(const RunConfig& config, const RunDir& run, const std::string& folder,
+                                              const std::string& name, const std::string& device);
+
+}  // namespace ingot::app
