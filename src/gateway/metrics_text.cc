@@ -50,6 +50,8 @@ std::string Gateway::MetricsText() const {
   }
   counter("ingot_gateway_resumed_calls_total", "Calls continued on another engine because their engine was lost.",
           counters.resumed);
+  counter("ingot_gateway_waited_calls_total", "Calls that waited for an engine because all engines were away.",
+          counters.waited);
   counter("ingot_gateway_paused_calls_total", "Times that the end of a slice paused a call.", counters.paused);
   counter("ingot_gateway_slice_failures_total", "Slices that the pool did not take when the call was paused.",
           counters.slice_failures);

@@ -108,6 +108,11 @@ void Bind(base::Schema& schema, GatewayOptions& o) {
                base::NotNegative());
   schema.Field("end_wait_s", &o.end_wait_s, "seconds that the end of an episode waits for its aborted calls",
                base::Positive());
+  schema.Field(
+      "engine_wait_s", &o.engine_wait_s,
+      "seconds that a call waits while no engine takes it, such as while the only server restarts, before it fails "
+      "with a 503; 0: it fails at once",
+      base::NotNegative());
   schema.Choice("history_thinking", &o.history_thinking, {"template", "keep"},
                 "what happens to earlier turns' reasoning if the chat template removes it: template: it is removed; "
                 "keep: it stays in the context");

@@ -75,6 +75,7 @@ struct GatewayOptions {
   double episode_idle_s = 3600;
   double episode_first_call_s = 300;  // for episodes that external clients opened
   double end_wait_s = 30;
+  double engine_wait_s = 60;
   HistoryThinking history_thinking = HistoryThinking::kTemplate;
   base::json::object template_variables = {};  // text/chat/template_variables.h
   bool auto_episodes = false;

@@ -113,6 +113,7 @@ class Flag {
 struct World {
   explicit World(ScriptedEngine::Author author) : engine(std::make_shared<ScriptedEngine>(std::move(author))) {
     options.worker_threads = 4;
+    options.engine_wait_s = 0;
   }
   Gateway& gateway() {
     if (gateway_ == nullptr) {

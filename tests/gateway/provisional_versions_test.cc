@@ -81,6 +81,26 @@ TEST(ProvisionalVersions, AreRecordedAsConfirmed) {
   EXPECT_EQ(segment.versions(0).version(), 7);
 }
 
+// A server that restarts begins the answer again, as long as its client has received nothing.
+TEST(ProvisionalVersions, BeginAgainAfterARestart) {
+  std::atomic<int> asked{0};
+  World world([&](const auto&) {
+    Script script = Provisional(++asked == 1 ? -1 : 9);
+    if (asked == 1) script.error = absl::UnavailableError("the server's process has exited");
+    return script;
+  });
+  world.options.engine_wait_s = 30;
+  const auto episode = world.Open();
+  ASSERT_TRUE(world.Chat(episode.api_key(), Body({Msg("user", "hi")})).status.ok());
+  const auto requests = world.engine->requests();
+  ASSERT_EQ(requests.size(), 2u);
+  EXPECT_EQ(requests[1].SerializeAsString(), requests[0].SerializeAsString());
+  ASSERT_EQ(world.pool.calls().size(), 1u);
+  const v1::Segment segment = world.pool.segment(world.pool.calls()[0].sampled_keys(0));
+  ASSERT_EQ(segment.versions_size(), 1);
+  EXPECT_EQ(segment.versions(0).version(), 9);
+}
+
 TEST(ProvisionalVersions, AreNeverRecordedUnconfirmed) {
   World world([](const auto& request) {
     Script script = Provisional(-1);

@@ -12,6 +12,11 @@
 #include "gateway/prompt/recorded_message.h"
 
 namespace ingot::gateway {
+namespace {
+
+constexpr std::chrono::milliseconds kAskAgain(500);
+
+}  // namespace
 
 // ---- Starting -----------------------------------------------------------------------------------------------------
 
@@ -97,6 +102,7 @@ void ChatCall::Take(const absl::StatusOr<v1::GenerateChunk>& chunk) {
     engine_error_ = chunk.status();
     return;
   }
+  away_since_.reset();
   engine_error_ = generation_.Append(*chunk, UnixNow());
   if (engine_error_.ok() && generation_.finish == v1::FINISH_PAUSED && generation_.size() == generation_.sliced()) {
     engine_error_ = absl::InternalError("the engine paused the call before it sampled an id");
@@ -114,13 +120,54 @@ std::optional<v1::GenerateRequest> ChatCall::Resume(const absl::Status& error) {
   if (!absl::IsUnavailable(error) || backend().text != nullptr || !generation_.grew_since_ask()) return std::nullopt;
   // Engines of other projects cannot continue a call.
   if (generation_.provisional) return std::nullopt;
-  const int kept = setup_.request->stream ? generation_.size() : delivery_->read_tokens();
-  v1::GenerateRequest request = RestAfter(std::max(kept, generation_.sliced()));
+  v1::GenerateRequest request = RestAfter(Kept());
   if (handle_ != nullptr) lost_handles_.push_back(std::move(handle_));
   ++core_.counters.resumed;
   INGOT_LOG(warn, "call {} of episode {} lost its engine after {} token ids and continues on another engine: {}",
             setup_.call_id, setup_.episode->id(), generation_.size(), std::string(error.message()));
   return request;
+}
+
+int ChatCall::Kept() const {
+  return std::max(setup_.request->stream ? generation_.size() : delivery_->read_tokens(), generation_.sliced());
+}
+
+bool ChatCall::AwaitEngine(const absl::Status& error) {
+  const auto limit = base::FromSeconds(core_.options.engine_wait_s);
+  // Servers of text have a retry policy. Engines of other projects cannot continue a call, only begin it again.
+  if (!absl::IsUnavailable(error) || backend().text != nullptr) return false;
+  if (generation_.provisional && Kept() > 0) return false;
+  const auto now = core_.parts.clock->Now();
+  const bool first = !away_since_.has_value();
+  if (first) away_since_ = now;
+  if (now - *away_since_ >= limit) return false;
+  if (handle_ != nullptr) lost_handles_.push_back(std::move(handle_));
+  if (first) {
+    ++core_.counters.waited;
+    INGOT_LOG(info, "call {} of episode {} waits up to {} s (gateway.engine_wait_s) for an engine: {}", setup_.call_id,
+              setup_.episode->id(), core_.options.engine_wait_s, std::string(error.message()));
+  }
+  ask_again_ = core_.workers.PostAfter(kAskAgain, [weak = weak_from_this(), &workers = core_.workers] {
+    workers.Post([weak] {
+      if (auto self = weak.lock()) self->AskAfterWait();
+    });
+  });
+  return true;
+}
+
+void ChatCall::AskAfterWait() {
+  std::vector<std::unique_ptr<rollout::Client::Request>> lost;
+  std::optional<v1::GenerateRequest> rest;
+  {
+    base::MutexLock lock(mu_);
+    lost.swap(lost_handles_);
+    if (phase_ != Phase::kGenerating) return;
+    rest = RestAfter(Kept());
+    if (generation_.sliced() > 0 && generation_.size() == generation_.sliced()) {
+      rest->set_paused_version(generation_.last_version());
+    }
+  }
+  Ask(*std::move(rest));
 }
 
 v1::GenerateRequest ChatCall::RestAfter(int kept) {
@@ -130,7 +177,7 @@ v1::GenerateRequest ChatCall::RestAfter(int kept) {
   request.mutable_prompt_ids()->Add(ids.begin(), ids.begin() + kept);
   request.set_first_index(kept);
   request.mutable_first_logprobs()->Add(sampled.logprobs().begin(), sampled.logprobs().begin() + kept);
-  request.mutable_draft_ids()->Add(ids.begin() + kept, ids.end());
+  if (!generation_.provisional) request.mutable_draft_ids()->Add(ids.begin() + kept, ids.end());
   generation_.AskAgain(kept, UnixNow());
   ++asks_;  // so that an Ask which is still returning does not store the handle of the engine before
   return request;
@@ -193,6 +240,7 @@ void ChatCall::OnChunk(int ask, absl::StatusOr<v1::GenerateChunk> chunk) {
     base::MutexLock lock(mu_);
     if (phase_ != Phase::kGenerating || ask != asks_) return;
     if (!chunk.ok()) again = Resume(chunk.status());
+    if (!chunk.ok() && !again.has_value() && AwaitEngine(chunk.status())) return;
     if (!again.has_value()) {
       Take(chunk);
       phase = phase_ = PhaseAfterTake();

@@ -9,8 +9,9 @@
 //
 // The last events are sent only after the pool has acknowledged the call's record. A call that ends early is recorded
 // with the ids sampled so far. At the end of a slice (FINISH_PAUSED), the ids so far are recorded as a segment, and any
-// engine is asked for the rest, while the client's stream stays open. Thread safe. Shared by its Answer and, until kDone, by its episode. The gateway must
-// outlive it.
+// engine is asked for the rest, while the client's stream stays open. If all engines are away, the call stays in
+// kGenerating and asks again until gateway.engine_wait_s has passed. Thread safe. Shared by its Answer and, until kDone,
+// by its episode. The gateway must outlive it.
 #pragma once
 
 #include <chrono>
@@ -85,6 +86,12 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   // ends the call. Ids that the client may have received are kept. Engines verify the others as drafts, under their own
   // version.
   std::optional<v1::GenerateRequest> Resume(const absl::Status& error) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns true if no engine takes the call at present, and it asks again in kAskAgain (gateway.engine_wait_s).
+  bool AwaitEngine(const absl::Status& error) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Asks for the rest of a call that has waited for an engine. Runs on a worker.
+  void AskAfterWait();
+  // Returns the number of ids that the client may have received, or that are in slices.
+  int Kept() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns the request for the rest after the first `kept` ids, with the others as drafts.
   v1::GenerateRequest RestAfter(int kept) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Records the slice of a paused call and asks for the rest. Runs on a writer.
@@ -134,6 +141,8 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   std::unique_ptr<rollout::Client::Request> handle_ ABSL_GUARDED_BY(mu_);
   // Handles for lost engines. Not destroyed within their own OnChunk.
   std::vector<std::unique_ptr<rollout::Client::Request>> lost_handles_ ABSL_GUARDED_BY(mu_);
+  std::optional<std::chrono::nanoseconds> away_since_ ABSL_GUARDED_BY(mu_);  // no engine has taken the call since
+  base::Timer ask_again_ ABSL_GUARDED_BY(mu_);  // its task only posts AskAfterWait, so it never waits for mu_
   Generation generation_ ABSL_GUARDED_BY(mu_);
   std::unique_ptr<Delivery> delivery_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> echoed_arguments_ ABSL_GUARDED_BY(mu_);  // History::Call::echoed_arguments

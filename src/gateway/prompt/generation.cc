@@ -52,6 +52,7 @@ bool Generation::AnswerVersionsFit(const v1::GenerateChunk& chunk) const {
 
 absl::Status Generation::Append(const v1::GenerateChunk& chunk, int64_t now_unix_ns) {
   if (!std::exchange(grew_, true)) KeepFirst(kept_);
+  if (size() == 0) provisional = false;  // the engine began the answer again
   const int count = chunk.token_ids_size();
   int64_t covered = 0;
   bool positive = true;

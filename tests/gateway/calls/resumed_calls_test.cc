@@ -104,6 +104,35 @@ TEST(ResumedCall, EndsIfNoEngineGetsFurther) {
   }
 }
 
+// While the only engine restarts, calls that it had and calls that come wait, and the client sees one answer.
+TEST(ResumedCall, WaitsForAnEngine) {
+  for (const bool stream : {false, true}) {
+    std::atomic<int> asked{0};
+    World world([&](const auto&) {
+      const int now = ++asked;
+      return now == 1 ? Cut("half an an") : now <= 3 ? Cut("") : Whole("half an answer");
+    });
+    world.options.engine_wait_s = 30;
+    const auto episode = world.Open();
+    object body = Body(Question());
+    body["stream"] = stream;
+    EXPECT_TRUE(world.Chat(episode.api_key(), body).status.ok());
+    EXPECT_EQ(world.engine->requests().size(), 4u);
+    ASSERT_EQ(world.pool.calls().size(), 1u);
+    EXPECT_EQ(world.pool.Ids(world.pool.calls()[0].sampled_keys()), Encode("half an answer<|im_end|>"));
+    EXPECT_NE(world.gateway().MetricsText().find("ingot_gateway_waited_calls_total 1"), std::string::npos);
+  }
+}
+
+TEST(ResumedCall, WaitsNoLongerThanAllowed) {
+  World world([](const auto&) { return Cut(""); });
+  world.options.engine_wait_s = 1.2;
+  const auto episode = world.Open();
+  const auto outcome = world.Chat(episode.api_key(), Body(Question()));
+  EXPECT_TRUE(absl::IsUnavailable(outcome.status)) << outcome.status;
+  EXPECT_EQ(world.engine->requests().size(), 4u) << "at 0, 0.5, 1.0, and 1.5 s";
+}
+
 TEST(ResumedCall, OtherErrorsEndIt) {
   World world([](const auto&) {
     Script script = Cut("half");
