@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <utility>
@@ -107,6 +108,21 @@ class Flag {
   base::Mutex mu_;
   base::CondVar changed_;
   bool set_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+// Advances a clock by 100 ms every millisecond, until destroyed.
+class RunningClock {
+ public:
+  explicit RunningClock(base::ManualClock& clock)
+      : thread_([&clock](const std::stop_token& stop) {
+          while (!stop.stop_requested()) {
+            clock.Advance(std::chrono::milliseconds(100));
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          }
+        }) {}
+
+ private:
+  std::jthread thread_;
 };
 
 // A gateway with everything below it. Change `options` and the fakes before the first use of gateway().

@@ -91,6 +91,7 @@ TEST(ProvisionalVersions, BeginAgainAfterARestart) {
   });
   world.options.engine_wait_s = 30;
   const auto episode = world.Open();
+  RunningClock running(world.clock);
   ASSERT_TRUE(world.Chat(episode.api_key(), Body({Msg("user", "hi")})).status.ok());
   const auto requests = world.engine->requests();
   ASSERT_EQ(requests.size(), 2u);

@@ -114,6 +114,7 @@ TEST(ResumedCall, WaitsForAnEngine) {
     });
     world.options.engine_wait_s = 30;
     const auto episode = world.Open();
+    RunningClock running(world.clock);
     object body = Body(Question());
     body["stream"] = stream;
     EXPECT_TRUE(world.Chat(episode.api_key(), body).status.ok());
@@ -128,9 +129,11 @@ TEST(ResumedCall, WaitsNoLongerThanAllowed) {
   World world([](const auto&) { return Cut(""); });
   world.options.engine_wait_s = 1.2;
   const auto episode = world.Open();
+  RunningClock running(world.clock);
   const auto outcome = world.Chat(episode.api_key(), Body(Question()));
   EXPECT_TRUE(absl::IsUnavailable(outcome.status)) << outcome.status;
-  EXPECT_EQ(world.engine->requests().size(), 4u) << "at 0, 0.5, 1.0, and 1.5 s";
+  EXPECT_GE(world.engine->requests().size(), 2u);
+  EXPECT_LE(world.engine->requests().size(), 4u) << "at 0, 0.5, 1.0, and 1.5 s";
 }
 
 TEST(ResumedCall, OtherErrorsEndIt) {
