@@ -61,7 +61,8 @@ void MtpDrafter::Draw(const WeightVersion& version, std::span<const Ask> asks) {
 
 bool MtpDrafter::DrawDepth(const WeightVersion& version, std::span<const Ask> asks, size_t depth) {
   std::vector<int64_t> from = std::move(batch_.from);  // at depth > 0: rows of the previous depth
-  batch_ = {.first = depth == 0};
+  batch_ = DraftBatch();
+  batch_.first = depth == 0;
   for (size_t row = 0; row < rows_.size(); ++row) {
     const Ask& ask = asks[rows_[row]];
     const Sequence& sequence = *ask.sequence;

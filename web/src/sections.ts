@@ -57,6 +57,8 @@ export function sectionsFor(names: string[]): Section[] {
     { title: "Rollout", charts: [
       chart("Response length, tokens", ["response_length/mean", "response_length/max"]),
       chart("Turns", ["num_turns/mean", "num_turns/max"]),
+      chart("Tokens per pass", ["rollout/tokens_per_pass"], "step", "tokens of a request per forward pass that sampled it; 1 without speculation"),
+      chart("Draft head", ["draft/accept_rate", "draft/overlap"], "step", "share of its guesses that were sampled, and its overlap with the policy on the trained tokens"),
       chart("Episodes: truncated, malformed, repeated", ["agent/truncated_ratio", "agent/malformed_ratio", "agent/repeat_ratio"])] },
     { title: "Scheduler", charts: [
       chart("Staleness, versions", ["async/staleness_mean", "async/staleness_max"], "step", "optimizer steps between sampling a token and training on it"),
