@@ -11,12 +11,12 @@
 #include <string>
 #include <vector>
 
-#include "makers.h"
 #include "model/draft_head.h"
-#include "temp_dir.h"
-#include "tiny_model.h"
 #include "trainer/draft/draft_pass.h"
 #include "trainer/draft/draft_rows.h"
+#include "trainer/makers.h"
+#include "trainer/temp_dir.h"
+#include "trainer/tiny_model.h"
 #include "trainer/trainer.h"
 #include "trainer/weights_of.h"
 
