@@ -36,7 +36,7 @@ def case_smoke(ingot, steps=40, seed=1):
 
 
 def case_speculation(ingot):
-    """Two runs with one seed and S 0 end in equal weights, of which one verifies every guess."""
+    """Runs with one seed and S 0 end in equal weights: without guesses, with guesses from history, and with a draft head."""
     # The reward depends on the text alone.
     folder = write_asking_config(ingot, agent_seconds=0, sampling='"max_tokens": 40')
     agent = folder / "agent.py"
@@ -64,6 +64,13 @@ def case_speculation(ingot):
     check(max(row["rollout/tokens_per_pass"] for row in rows) > 1, rows)
     check(all(row["mismatch/logprob_abs_diff_max"] == 0 for row in rows), rows)
     check(all(row["rollout/tokens_per_pass"] == 1 for row in ingot.metrics("plain")), "tokens per pass")
+    headed = checksums("headed", **{"draft.enabled": True, "draft.publish_every": 1, "draft.learning_rate": 1e-2,
+                                    "rollout.speculation.drafters": "[mtp]", "rollout.speculation.min_gain": -1})
+    check(headed == plain, f"{headed}, {plain}")
+    rows = ingot.metrics("headed")
+    check(sum(row.get("rollout/accepted_tokens/mtp", 0) for row in rows) > 5, rows)
+    check(all(row["mismatch/logprob_abs_diff_max"] == 0 and row["draft/skipped"] == 0 for row in rows), rows)
+    check(pathlib.Path(ingot.folder, "headed", "checkpoints", "step-00000003", "draft", "model.safetensors").exists(), "no head")
 
 
 def case_seeds(ingot):
