@@ -14,8 +14,6 @@ using std::chrono::seconds;
 
 constexpr int kAdapterTries = 2;  // per attempt at a version
 
-double Millis(nanoseconds time) { return std::chrono::duration<double, std::milli>(time).count(); }
-
 }  // namespace
 
 absl::Status ExternalEngine::OfferBase(const Wanted& wanted) {

@@ -149,6 +149,9 @@ class ExternalEngine final : public rollout::ServedEngine, public EngineGuard {
 
   ExternalEngine(const rollout::EngineOptions& options, const ExternalOptions& external, Parts parts);
   static absl::Status ShuttingDown();
+  static double Millis(std::chrono::nanoseconds time) {
+    return std::chrono::duration<double, std::milli>(time).count();
+  }
 
   // --- requests (external_requests.cc) ---
   ExternalCall::Engine CallsEngine();

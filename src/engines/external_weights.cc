@@ -18,8 +18,6 @@ constexpr int kFailedLoads = 3;  // attempts at a version, until the engine give
 constexpr milliseconds kReadyPoll{100};
 constexpr milliseconds kLongestDrain = std::chrono::hours(24);
 
-double Millis(nanoseconds time) { return std::chrono::duration<double, std::milli>(time).count(); }
-
 absl::Status GivenUp(const v1::Manifest& target) {
   return absl::CancelledError(
       absl::StrCat("the sender canceled the update to version ", target.version(), " before it was applied"));

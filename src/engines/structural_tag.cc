@@ -34,7 +34,7 @@ bool IsIn(std::string_view word, const auto& words) {
   return std::find(std::begin(words), std::end(words), word) != std::end(words);
 }
 
-absl::Status Unsupported(const std::string& place, std::string_view what) {
+absl::Status Unserved(const std::string& place, std::string_view what) {
   return base::FaultError({place, absl::StrCat("the server's grammars do not apply ", base::View(what))});
 }
 
@@ -76,7 +76,7 @@ absl::Status CheckSchema(const value& schema, const std::string& place, const st
   }
   if (!schema.is_object()) return absl::OkStatus();
   if (const std::string ignored = IgnoredIn(schema); !ignored.empty()) {
-    return Unsupported(place, base::Shown(absl::StrCat("the JSON schema's ", path, "/", ignored)));
+    return Unserved(place, base::Shown(absl::StrCat("the JSON schema's ", path, "/", ignored)));
   }
   for (const auto& field : schema.get_object()) {
     const std::string key(field.key()), at = absl::StrCat(path, "/", key);
@@ -111,9 +111,9 @@ absl::StatusOr<object> PartOf(const v1::GrammarPart& part, const std::string& pl
   if (part.has_literal()) return Literal(part.literal());
   if (part.has_regex()) return object{{"type", "regex"}, {"pattern", part.regex()}};
   if (part.has_repeat()) return Repeated(part.repeat(), place);
-  if (part.has_parameters()) return Unsupported(place, "this model's format of tool calls (parameters between marks)");
-  if (part.has_python_keywords()) return Unsupported(place, "this model's format of tool calls (Python keywords)");
-  if (!part.has_json_schema()) return Unsupported(place, "an empty part");
+  if (part.has_parameters()) return Unserved(place, "this model's format of tool calls (parameters between marks)");
+  if (part.has_python_keywords()) return Unserved(place, "this model's format of tool calls (Python keywords)");
+  if (!part.has_json_schema()) return Unserved(place, "an empty part");
   absl::StatusOr<value> schema = base::ParseJson(part.json_schema());
   if (!schema.ok()) return base::FaultError({place, absl::StrCat("invalid JSON schema: ", schema.status().message())});
   INGOT_RETURN_IF_ERROR(CheckSchema(*schema, place, ""));
@@ -130,10 +130,10 @@ absl::StatusOr<object> AnyOf(const google::protobuf::RepeatedPtrField<v1::Gramma
       INGOT_ASSIGN_OR_RETURN(object element, PartOf(part, name));
       parts.push_back(std::move(element));
     }
-    if (parts.empty()) return Unsupported(name, "an empty alternative");
+    if (parts.empty()) return Unserved(name, "an empty alternative");
     all.push_back(Sequence(std::move(parts)));
   }
-  if (all.empty()) return Unsupported("grammar.alternatives", "a grammar without alternatives");
+  if (all.empty()) return Unserved("grammar.alternatives", "a grammar without alternatives");
   return object{{"type", "or"}, {"elements", std::move(all)}};
 }
 
