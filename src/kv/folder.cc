@@ -29,7 +29,7 @@ constexpr int64_t kKeptCorrupt = 16;
 constexpr double kRoom = 0.9;  // of max_bytes, after chunks have been removed
 constexpr char kEnd[] = ".kv";
 
-absl::Status Failed(std::string_view action, const std::string& path) {
+absl::Status FolderError(std::string_view action, const std::string& path) {
   return absl::UnavailableError(
       absl::StrCat("kv.store: cannot ", base::View(action), " ", path, ": ", std::strerror(errno)));
 }
@@ -39,9 +39,9 @@ class Lock {
  public:
   static absl::StatusOr<Lock> Take(const std::string& path) {
     base::Fd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
-    if (!fd.valid()) return Failed("open", path);
+    if (!fd.valid()) return FolderError("open", path);
     while (flock(fd.get(), LOCK_EX) != 0) {
-      if (errno != EINTR) return Failed("lock", path);
+      if (errno != EINTR) return FolderError("lock", path);
     }
     return Lock(std::move(fd));
   }
@@ -60,7 +60,7 @@ absl::Status MakeFolder(const std::string& path) {
 
 absl::Status Touch(const std::string& path) {
   const base::Fd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644));
-  if (!fd.valid() || futimens(fd.get(), nullptr) != 0) return Failed("touch", path);
+  if (!fd.valid() || futimens(fd.get(), nullptr) != 0) return FolderError("touch", path);
   return absl::OkStatus();
 }
 
@@ -185,7 +185,7 @@ absl::Status StoreFolder::Publish(const std::string& draft, int64_t bytes, const
     INGOT_ASSIGN_OR_RETURN(const int64_t used, MakeRoom(bytes));
     // The size is written first, so that it is never too small, even if this process is killed now.
     INGOT_RETURN_IF_ERROR(WriteUsage(used + bytes));
-    if (rename(draft.c_str(), path.c_str()) != 0) return Failed("rename a chunk to", path);
+    if (rename(draft.c_str(), path.c_str()) != 0) return FolderError("rename a chunk to", path);
     bytes_ = used + bytes;
     return absl::OkStatus();
   };
@@ -254,7 +254,7 @@ absl::Status StoreFolder::WriteUsage(int64_t bytes) {
   written[1] = base::Checksum64(std::as_bytes(std::span(written, 1)));
   const base::Fd fd(open(Path("usage").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644));
   if (fd.valid() && pwrite(fd.get(), written, sizeof(written), 0) == sizeof(written)) return absl::OkStatus();
-  return Failed("write", Path("usage"));
+  return FolderError("write", Path("usage"));
 }
 
 int64_t StoreFolder::CountBytes() const { return Sum(AllChunks(Path("roots"))); }
@@ -273,7 +273,7 @@ absl::StatusOr<int64_t> StoreFolder::MakeRoom(int64_t needed) {
   int64_t left = Sum(chunks);
   const auto target = std::min(static_cast<int64_t>(kRoom * static_cast<double>(max_bytes_)), max_bytes_ - needed);
   for (auto chunk = chunks.begin(); chunk != chunks.end() && left > target; ++chunk) {
-    if (unlink(chunk->path.c_str()) != 0 && errno != ENOENT) return Failed("remove", chunk->path);
+    if (unlink(chunk->path.c_str()) != 0 && errno != ENOENT) return FolderError("remove", chunk->path);
     left -= chunk->bytes;
     evicted_bytes_ += chunk->bytes;
   }
