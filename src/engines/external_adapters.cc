@@ -30,8 +30,10 @@ absl::Status ExternalEngine::CheckBase(const std::shared_ptr<const weights::Snap
   start_model_ = snapshot;
   exchange_->RemoveStart();
   restart_wanted_ = true;
-  return absl::UnavailableError(absl::StrCat("version ", snapshot->version(),
-                                             " is an adapter of another base model: the server is restarted with it"));
+  const absl::Status other = absl::UnavailableError(absl::StrCat(
+      "version ", snapshot->version(), " is an adapter of another base model: the server is restarted with it"));
+  Lose(other, /*server_gone=*/true);
+  return other;
 }
 
 bool ExternalEngine::MayRetain(int64_t version) const {

@@ -100,6 +100,7 @@ class World:
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # otherwise, each response waits 40 ms for the acknowledgment of its head
     world = None
 
     def log_message(self, *args):
