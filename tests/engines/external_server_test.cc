@@ -32,9 +32,9 @@ TEST(ExternalEngine, LoadsItsWeightsAgainIfSomeoneElseChangesThem) {
 // An update finds that the server is gone before the keeper does.
 TEST(ExternalEngine, GivesALostServerTheTimeOfAStart) {
   FakeServer server;
-  Rig rig({.start_s = 2}, Options(), server.url());
+  Rig rig({.start_s = 1}, Options(), server.url());
   ASSERT_EQ(rig.Share(1, 101).status(), absl::OkStatus());
-  std::this_thread::sleep_for(std::chrono::milliseconds(2100));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
   server.Post("/fake/faults", object{{"pause", 1000}, {"resume", 1000}});
   EXPECT_TRUE(absl::IsUnavailable(rig.Share(2, 102).status()));
   std::this_thread::sleep_for(std::chrono::milliseconds(200));

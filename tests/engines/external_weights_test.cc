@@ -35,7 +35,7 @@ TEST(ExternalEngine, TakesDeltasAndFullCopies) {
 TEST(ExternalEngine, NamesTheVersionOfEachTokenWhileWeightsChange) {
   for (const SwapMode swap : {SwapMode::kKeep, SwapMode::kRecompute}) {
     Served served({.swap = swap});
-    served.server.Fault("slow_ms", 10);
+    served.server.Fault("slow_ms", 6);
     std::deque<Collect> answers(12);
     std::vector<std::unique_ptr<rollout::Client::Request>> requests;
     for (Collect& answer : answers) requests.push_back(served.rig.engine->Generate(Ask(150), answer.OnChunk()));
@@ -200,7 +200,7 @@ TEST(ExternalEngine, EndsWaitingRequestsDuringALongLoad) {
   rollout::EngineOptions options = Options();
   options.request_deadline_ms = 100;
   Served served({}, options);
-  served.server.Fault("load_ms", 3000);
+  served.server.Fault("load_ms", 800);
   std::thread update([&] { EXPECT_EQ(served.rig.Share(2, 102).status(), absl::OkStatus()); });
   EXPECT_TRUE(Await([&] { return served.server.State().at("paused").as_bool(); }));
   Collect answer;
