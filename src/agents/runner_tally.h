@@ -20,7 +20,7 @@ struct RunnerStats {
   int64_t failed = 0;
   std::map<std::string, int64_t> failures;  // by cause (agents/episode_run.h)
   int64_t rejected = 0;                     // opening requests answered with RESOURCE_EXHAUSTED
-  int64_t open_errors = 0;                  // opening requests answered with another error
+  int64_t open_errors = 0;                  // opening requests answered with any other error
   int64_t unreported = 0;                   // episodes that the gateway did not agree to end
   double completion_s = 0;                  // sum over episodes whose agents ran
   double agent_cpu_s = 0;

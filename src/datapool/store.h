@@ -69,7 +69,7 @@ absl::Status CheckPool(const StoreOptions& options);
 // Opens or creates the pool at `options.path`. On a full disk, an existing pool opens in the same state as after a
 // failed write. Errors:
 //
-//   FAILED_PRECONDITION  created with another schema or shard count, or not a pool; PostgreSQL rejects the user,
+//   FAILED_PRECONDITION  created with a different schema or shard count, or not a pool; PostgreSQL rejects the user,
 //                        its settings can lose acknowledged records, or another run owns the pool of this name
 //   NOT_FOUND            read_only, and there is no pool
 //   UNAVAILABLE          another process has the pool open for writing; no writable PostgreSQL server answers

@@ -3,7 +3,7 @@
 //   {"messages": [{"role": "user", "content": ...}, {"role": "assistant", ...}], "tools": [...],
 //    "chat_template_kwargs": {"enable_thinking": false, ...}}
 //
-// An assistant message may have a "weight": 0 = context only, 1 (the default) = trained. A line may instead be a
+// An assistant message may have a "weight": 0 = context only, 1 (the default) = trained on. A line may instead be a
 // recorded trajectory (dataset/recorded.h) from `ingot export`, whose ids are trained on unchanged.
 #pragma once
 

@@ -28,7 +28,7 @@ struct RecordedRow {
   bool encoded = false;   // some of the trained ids were encoded from another model's text (Call.encoded)
 };
 
-// Returns the rows of an episode, in the order of their leaves. Omits paths that train nothing. Calls for which
+// Returns the rows of an episode, in the order of their leaves. Omits paths with nothing to train on. Calls for which
 // `learns` returns true are trained on, and the others are context. Null = train on the calls of the policy in
 // training. Same errors as tree::CallPathsOf.
 absl::StatusOr<std::vector<RecordedRow>> RowsOf(const v1::EpisodeTree& tree,

@@ -29,7 +29,7 @@ struct CellEvent {
   enum Kind { kOut, kErr, kResult, kError, kDone };
   Kind kind = kDone;
   std::string text = {};          // UTF-8 text for kOut and kErr
-  base::json::object value = {};  // kResult: forms by name, such as "text". kError: name, value, traceback
+  base::json::object value = {};  // kResult: representations by name, such as "text". kError: name, value, traceback
   int64_t count = 0;              // kDone: number of cells that this process has run; 0 = the cell did not finish
   bool timed_out = false;         // for kDone
   std::shared_ptr<const Chunk> holds = {};  // the output chunk that contained the event

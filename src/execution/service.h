@@ -18,7 +18,7 @@
 // An execute request has {"language": "python" | "shell", "code": TEXT} or {"command": [..]}. Optional fields are
 // "files": {PATH: TEXT}, "env": {NAME: TEXT}, "cases": [{"stdin": TEXT} | TEXT], "limits" for each case: {"wall_s",
 // "output_bytes", "memory_bytes", "cpu_s"}, and "total_s" for the whole request, which defaults to 600 or a longer
-// wall_s. Without "cases", there is one case with empty stdin. A request with its own sandbox may also have "image":
+// wall_s. By default, there is one case with empty stdin. A request with its own sandbox may also have "image":
 // SOURCE (sandbox/image/image.h) and the limits "processes" and "cpus". The response is {"cases": [{"stdout", "stderr",
 // "ending", "exit_code", "signal", "wall_s", "cpu_s", "max_rss_bytes"}]}. If a program fails, the response still has
 // status 200. An ending is "exited", "signalled", "timeout", "output_overflow", "memory_full", "disk_full", "no_space",

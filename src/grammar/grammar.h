@@ -2,8 +2,8 @@
 //
 // The result is exact at the byte level. A token is allowed if and only if some complete string in the grammar begins
 // with the text so far followed by that token, even if tokens split characters, numbers, or keys. If the vocabulary
-// lacks single bytes, an allowed token may lead to a position that no token can continue. Matcher::Allowed is then
-// empty.
+// lacks some single-byte tokens, an allowed token may lead to a position that no token can continue.
+// Matcher::Allowed is then empty.
 //
 // Supported JSON Schema:
 // - Types and values: type (also a list), enum, const, true, and false as schemas.

@@ -1,5 +1,5 @@
-// Version managers (pyenv, rbenv, asdf, ...) put scripts into PATH that look up the real program in files that a
-// sandbox cannot see. Adds the real programs' folders to PATH. Thread safe.
+// Adds the real programs' folders to PATH. Version managers (pyenv, rbenv, asdf, ...) put scripts there that look up
+// the real program in files that a sandbox cannot see. Thread safe.
 #pragma once
 
 #include <string>

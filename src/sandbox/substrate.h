@@ -142,7 +142,7 @@ struct SandboxOptions {
   // Root folder of an image (sandbox/image/image.h). Commands run as root in the sandbox. Empty = use the machine's
   // programs. Requires at least isolation level `namespaces`.
   std::string image;
-  // Without an image, allowed only at /app, /logs, /tests, /solution, and /home/user. Bind mounts require at least
+  // If there is no image, allowed only at /app, /logs, /tests, /solution, and /home/user. Bind mounts require at least
   // isolation level `namespaces`.
   std::vector<BindMount> binds;
   // Snapshot to fork. The sandbox starts with its files and image. Null = start with empty folders.

@@ -1,4 +1,4 @@
-// Distinguishes calls that ended from calls that broke off.
+// Distinguishes calls that ended from calls that were cut off.
 #pragma once
 
 #include "proto/tree.pb.h"

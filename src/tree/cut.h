@@ -13,7 +13,7 @@
 //
 // The cut. A part that later parts see stays in memory with its prefix until they are done. So a part may end only
 // where (1) no later part sees any of its rows, or (2) its whole prefix stays visible and at least half of its rows are
-// exports. The cut uses the last such position within the budget. So no part stays in memory because of another one
+// exports. The cut uses the last such position within the budget. So no part stays in memory because of a part
 // that is no longer on the path. Parts are kept whole: if a part's path went back up to a fork, the part holds more
 // rows than later parts see.
 //

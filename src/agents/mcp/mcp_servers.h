@@ -68,7 +68,7 @@ std::string McpGreeting();
 // Returns the body of a POST that starts a session: only `initialize`.
 std::string McpInitialize();
 
-// Returns OK if the message answers `initialize` and the session has started, NOT_FOUND for another message, and
+// Returns OK if the message answers `initialize` and the session has started, NOT_FOUND for any other message, and
 // INTERNAL with the reason if the server rejected it.
 absl::Status CheckMcpMessage(std::string_view message);
 

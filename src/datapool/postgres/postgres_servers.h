@@ -58,8 +58,8 @@ class PostgresServers {
   // statements.
   absl::StatusOr<std::unique_ptr<PostgresConnection>> ConnectLeader();
   // Opens another connection to lead(). The server may not have been checked for acknowledged commits yet;
-  // must_commit() is true until it has been. Returns UNAVAILABLE if there is no lead, or if its host now runs another
-  // server.
+  // must_commit() is true until it has been. Returns UNAVAILABLE if there is no lead, or if its host now runs a
+  // different server.
   absl::StatusOr<std::unique_ptr<PostgresConnection>> ConnectSame();
   // Rejects this server instance because it lacks records that another server acknowledged. `why` is the error to
   // return if no other server leads.

@@ -1,7 +1,7 @@
 // Implements the parts of the Connect protocol with JSON messages that E2B clients use
 // (https://connectrpc.com/docs/protocol).
 //
-//   unary    POST /SERVICE/METHOD with one message; the response is one message, or an error with another status
+//   unary    POST /SERVICE/METHOD with one message; the response is one message, or an error with a different status
 //   stream   messages in envelopes: one byte of flags, four bytes of size (big-endian), the message. The last envelope
 //            has the flag kEndOfStream and {} or {"error"}
 #pragma once

@@ -40,7 +40,7 @@ class EgressProxy {
   std::vector<std::string> Rejected() const;
   // Returns up to 16 distinct allowed hosts that the proxy could not connect to, with the reasons.
   std::vector<std::string> Unreached() const;
-  // Returns how often the proxy paused accepting because all connections were in use. A pause lasts at most 0.1 s.
+  // Returns the number of pauses in accepting because all connections were in use. A pause lasts at most 0.1 s.
   int64_t pauses() const { return pauses_; }
 
  private:

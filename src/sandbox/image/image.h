@@ -75,7 +75,7 @@ class ImageStore {
   //   docker://NAME                            an image in a registry
   // Archives and folders are read again only if their size, times, or files have changed. Before using a copy of a
   // registry image, the store asks the registry for the name's digest and pulls the image again if it has changed. The
-  // response, or its absence, is cached in this object for an hour. Without a response, the store logs a warning and
+  // response, or its absence, is cached in this object for an hour. If there is none, the store logs a warning and
   // uses the last pulled copy. It never queries for names that end with "@sha256:" and a digest.
   //
   // Errors include the last output line of the tool that failed.

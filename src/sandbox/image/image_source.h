@@ -11,7 +11,7 @@ namespace ingot::sandbox {
 struct ImageSource {
   std::string kind;    // "oci-archive", "docker-archive", "oci", "dockerfile", "folder", or "docker"
   std::string path;    // absolute path; "//NAME" for a registry image
-  bool moves = false;  // the registry may later return another image for this name
+  bool moves = false;  // the registry may later return a different image for this name
   std::string Name() const { return absl::StrCat(kind, ":", path); }
 };
 

@@ -22,7 +22,7 @@ struct BpeDefinition {
     int32_t result;
   };
   std::vector<Merge> merges;                // by rank; if a pair occurs twice, the last one is used
-  bool bytes = false;                       // true = the first symbols are single bytes; false = they are characters
+  bool bytes = false;                       // true = the first symbols are bytes; false = they are characters
   bool ignore_merges = false;               // a piece that equals a token becomes that token, regardless of the merges
   bool byte_fallback = false;               // an unknown character becomes its bytes, as tokens <0x00> to <0xFF>
   bool fuse_unk = false;                    // a run of unknown characters becomes one `unk`

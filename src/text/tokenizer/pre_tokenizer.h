@@ -45,8 +45,8 @@ struct PreTokenizerStages {
   bool byte_level = false;
 };
 
-// Reads a pre_tokenizer. Without `allow_bytes`, byte_level is false in the result. Returns UNIMPLEMENTED, naming an
-// unsupported component, or INVALID_ARGUMENT, with the problem.
+// Reads a pre_tokenizer. Unless `allow_bytes` is set, byte_level is false in the result. Returns UNIMPLEMENTED,
+// naming an unsupported component, or INVALID_ARGUMENT, with the problem.
 absl::StatusOr<PreTokenizerStages> ReadPreTokenizer(const base::json::value* json, bool allow_bytes);
 
 // Runs all stages and drops empty pieces.
