@@ -16,9 +16,10 @@ void Bind(base::Schema& schema, LearnOptions& o) {
                "a round also begins this long after the oldest feedback that no round has trained on, with as many "
                "whole steps as there are answers for; 0: only after round_answers answers",
                base::NotNegative());
-  schema.Field("require", &o.require,
-               "conditions on the evaluation of a round's version, as in `ingot eval --require`, all of which must hold "
-               "for the version to be deployed; best is the value of the deployed version");
+  schema.Field(
+      "require", &o.require,
+      "conditions on the evaluation of a round's version, as in `ingot eval --require`, all of which must hold "
+      "for the version to be deployed; best is the value of the deployed version");
   schema.Field("max_rejected", &o.max_rejected,
                "rejected rounds in a row after which training stops and the server only serves; 0: no limit",
                base::NotNegative());
