@@ -81,6 +81,7 @@ struct FunctionSyntax {
   unsigned max_threads = 1024;
   unsigned min_blocks = 0;  // 0 = not given, as below
   unsigned max_registers = 0;
+  size_t results = 0;  // the first ones of `parameters`
   std::vector<VariableSyntax> parameters;
   std::vector<VariableSyntax> variables;  // local, shared, and the parameters of calls
   std::vector<Type> registers;
