@@ -69,7 +69,8 @@ class StoreFolder {
   const std::string path_;
   const int64_t max_bytes_;
   const std::string host_;
-  std::atomic<int64_t> drafts_{0};
+  // Numbers the drafts of all stores of this process, which share names in tmp/ and trash/.
+  static inline std::atomic<uint64_t> drafts_{0};
   std::atomic<int64_t> bytes_{0}, retired_bytes_{0}, evicted_bytes_{0}, corrupt_{0};
 };
 
