@@ -1,7 +1,7 @@
 // Turns rated answers into the trainer's groups. Each answer is a group of one: users do not get several answers to
 // compare. Its advantage is its reward minus the mean reward of its step's answers (trainer.advantage_baseline: batch),
-// because a user's taste has no scale of its own. Only the answer's tokens bear loss. Everything before it in the
-// conversation, including earlier answers, is its prompt.
+// because a user's taste has no scale of its own. Only the answer's tokens contribute to the loss. Everything before it
+// in the conversation, including earlier answers, is its prompt.
 #pragma once
 
 #include <vector>
