@@ -106,7 +106,8 @@ Found TextBeyondContext(const RunConfig& config, const DataFacts& data) {
 }
 
 Found EvalWithoutTasks(const RunConfig& config, const DataFacts&) {
-  if (!config.tasks.empty() || !config.eval.has_tasks()) return std::nullopt;
+  // `ingot serve --learn` evaluates its versions, and trains on calls instead of tasks.
+  if (!config.tasks.empty() || !config.eval.has_tasks() || config.learn.on()) return std::nullopt;
   return "eval.tasks has no effect without data.tasks: name training tasks, or remove eval.tasks";
 }
 
