@@ -124,7 +124,7 @@ absl::Status FileStore::Get(const Root& root, const Chunk& chunk, const PlanesTo
 
 absl::Status FileStore::Read(const Root& root, const Chunk& chunk, const PlanesToRead& planes) {
   if (!HaveSizes(planes, root.plane_bytes))
-    return absl::InvalidArgumentError("the planes have other sizes than the root");
+    return absl::InvalidArgumentError("the sizes of the planes do not match the root's layout");
   INGOT_RETURN_IF_ERROR(CheckRoot(root, chunk.root));
   const std::string path = folder_->PathOf(chunk);
   const FileLayout layout = LayoutOf(chunk, root.plane_bytes);
@@ -157,7 +157,7 @@ absl::Status FileStore::Put(const Root& root, const Chunk& chunk, const PlanesTo
 
 absl::Status FileStore::Write(const Root& root, const Chunk& chunk, const PlanesToWrite& planes) {
   if (!HaveSizes(planes, root.plane_bytes))
-    return absl::InvalidArgumentError("the planes have other sizes than the root");
+    return absl::InvalidArgumentError("the sizes of the planes do not match the root's layout");
   if (access(folder_->PathOf(chunk).c_str(), F_OK) == 0) return absl::OkStatus();
   std::vector<uint64_t> checksums;
   for (const auto& plane : planes) {
