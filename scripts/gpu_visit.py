@@ -186,7 +186,8 @@ def main():
         return 2
     if args.archive.is_file():
         with tarfile.open(args.archive) as packed:
-            packed.extractall(out / "unpacked", filter="data")
+            # Debian 12's Python 3.11.2 has no filters yet.
+            packed.extractall(out / "unpacked", **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
         args.archive = out / "unpacked" / "ingot"
     visit = Visit(args, out)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

@@ -54,8 +54,9 @@ KEPT = {"all": (1, 0), "head": (0.3, 0), "tensor": (0.02, 0), "half": (0.5, 0), 
 
 
 def seed_of(model_dir):
-    """The number that the model's file holds, or one made of its bytes."""
-    data = (pathlib.Path(model_dir) / "model.safetensors").read_bytes()
+    """The number that the file of a model or an adapter holds, or one made of its bytes."""
+    (file,) = pathlib.Path(model_dir).glob("*model.safetensors")
+    data = file.read_bytes()
     return int(data) if data.isdigit() else int.from_bytes(hashlib.sha256(data).digest()[:4], "big")
 
 

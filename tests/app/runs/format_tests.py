@@ -57,7 +57,7 @@ def refused(ingot, command, *words):
 
 def case_kept(ingot):
     with tarfile.open(fileobj=io.BytesIO(base64.decodebytes(KEPT.read_bytes()))) as tar:
-        tar.extractall(ingot.folder, filter="data")
+        tar.extractall(ingot.folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
     run = pathlib.Path(ingot.folder, "kept")
     shutil.copytree(run, f"{ingot.folder}/other")
     check(ingot.inspect("kept").count("finished") >= 4, "inspect shows no episodes")
