@@ -162,6 +162,8 @@ void ChatCall::AskAfterWait() {
     base::MutexLock lock(mu_);
     lost.swap(lost_handles_);
     if (phase_ != Phase::kGenerating) return;
+    // If the engine rejected the call at once, Ask has stored the handle only afterwards. It is destroyed without mu_.
+    if (handle_ != nullptr) lost.push_back(std::move(handle_));
     rest = RestAfter(Kept());
     if (generation_.sliced() > 0 && generation_.size() == generation_.sliced()) {
       rest->set_paused_version(generation_.last_version());
