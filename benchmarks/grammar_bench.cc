@@ -20,8 +20,8 @@
 
 #include "base/rng.h"
 #include "grammar/grammar.h"
-#include "rollout/constraint.h"
-#include "rollout/sampling.h"
+#include "rollout/sampling/constraint.h"
+#include "rollout/sampling/sampling.h"
 
 namespace {
 

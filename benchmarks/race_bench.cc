@@ -19,7 +19,7 @@
 
 #include "base/rng.h"
 #include "kernels/attention/attention.h"
-#include "rollout/sampling.h"
+#include "rollout/sampling/sampling.h"
 
 namespace {
 

@@ -13,8 +13,8 @@
 #include "base/status.h"
 #include "engines/engine_api.h"
 #include "proto/rollout.pb.h"
-#include "rollout/repetition_watch.h"
-#include "rollout/stop_matcher.h"
+#include "rollout/sampling/repetition_watch.h"
+#include "rollout/sampling/stop_matcher.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace ingot::engines {

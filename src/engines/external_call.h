@@ -20,7 +20,7 @@
 #include "engines/engine_api.h"
 #include "engines/event_stream.h"
 #include "http/streams.h"
-#include "rollout/chunk_gate.h"
+#include "rollout/engine/chunk_gate.h"
 
 namespace ingot::engines {
 

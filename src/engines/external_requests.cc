@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "engines/external_engine.h"
-#include "rollout/request_check.h"
+#include "rollout/engine/request_check.h"
 
 namespace ingot::engines {
 namespace {

@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "view/evaluation.h"
+#include "view/evaluation/evaluation.h"
 
 namespace ingot::loggers {
 namespace {

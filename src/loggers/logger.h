@@ -13,8 +13,8 @@
 
 #include "base/status.h"
 #include "proto/tree.pb.h"
-#include "view/journal.h"
 #include "view/rows.h"
+#include "view/runs/journal.h"
 
 namespace ingot::loggers {
 

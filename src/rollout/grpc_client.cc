@@ -11,7 +11,7 @@
 #include "base/mutex.h"
 #include "proto/grpc_status.h"
 #include "proto/rollout.grpc.pb.h"
-#include "rollout/chunk_gate.h"
+#include "rollout/engine/chunk_gate.h"
 
 namespace ingot::rollout {
 

@@ -1,11 +1,11 @@
 // The engine that a role serves: a client that samples and a sink that receives weights, with a common shutdown.
-// Implemented by Ingot's own engine (rollout/engine.h) and by engines::ExternalEngine for another project's server.
+// Implemented by Ingot's own engine (rollout/engine/engine.h) and by engines::ExternalEngine for another project's server.
 #pragma once
 
 #include <chrono>
 
 #include "rollout/client.h"
-#include "rollout/engine_options.h"
+#include "rollout/engine/engine_options.h"
 #include "weights/delta.h"
 #include "weights/sink.h"
 

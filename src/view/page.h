@@ -16,7 +16,7 @@
 #include "http/server.h"
 #include "view/access.h"
 #include "view/answers.h"
-#include "view/run_view.h"
+#include "view/runs/run_view.h"
 
 namespace ingot::view {
 

@@ -22,7 +22,7 @@
 #include "base/rng.h"
 #include "engines/external_engine.h"
 #include "rollout/collect.h"
-#include "rollout/engine.h"
+#include "rollout/engine/engine.h"
 
 namespace ingot::engines {
 namespace {

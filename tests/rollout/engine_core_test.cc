@@ -1,5 +1,5 @@
 // The scheduling core on a model of plain code, step by step, without threads.
-#include "rollout/engine_core.h"
+#include "rollout/engine/engine_core.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -10,7 +10,7 @@
 #include "base/fault.h"
 #include "base/json.h"
 #include "rollout/collect.h"
-#include "rollout/engine.h"
+#include "rollout/engine/engine.h"
 #include "rollout/fake_model.h"
 #include "rollout/fake_tokenizer.h"
 

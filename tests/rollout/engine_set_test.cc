@@ -1,5 +1,5 @@
 // Several engines as one client: the choice of a request's engine, and of the next one after a refusal.
-#include "rollout/engine_set.h"
+#include "rollout/routing/engine_set.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "base/mutex.h"
-#include "rollout/chunk_gate.h"
+#include "rollout/engine/chunk_gate.h"
 
 namespace ingot::rollout {
 namespace {

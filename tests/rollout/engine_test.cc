@@ -1,5 +1,5 @@
 // The engine with its threads, on a model of plain code: inbox, callbacks, cancellation, weights.
-#include "rollout/engine.h"
+#include "rollout/engine/engine.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

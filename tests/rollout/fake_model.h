@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "rollout/model_runner.h"
+#include "rollout/engine/model_runner.h"
 #include "weights/snapshot.h"
 
 namespace ingot::rollout {

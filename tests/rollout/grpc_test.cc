@@ -7,10 +7,10 @@
 #include <deque>
 
 #include "rollout/collect.h"
-#include "rollout/engine.h"
+#include "rollout/engine/engine.h"
+#include "rollout/engine/service.h"
 #include "rollout/fake_model.h"
 #include "rollout/grpc_client.h"
-#include "rollout/service.h"
 #include "weights/grpc_sink.h"
 
 namespace ingot::rollout {

@@ -1,4 +1,4 @@
-#include "rollout/kv_blocks.h"
+#include "rollout/cache/kv_blocks.h"
 
 #include <gtest/gtest.h>
 

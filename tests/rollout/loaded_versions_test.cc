@@ -1,4 +1,4 @@
-#include "rollout/loaded_versions.h"
+#include "rollout/engine/loaded_versions.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Penalties and biases, worked by hand.
-#include "rollout/logit_shaping.h"
+#include "rollout/sampling/logit_shaping.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

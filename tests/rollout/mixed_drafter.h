@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "rollout/drafter.h"
-#include "rollout/sequence.h"
+#include "rollout/engine/sequence.h"
+#include "rollout/speculation/drafter.h"
 
 namespace ingot::rollout {
 

@@ -1,6 +1,6 @@
 // The draft head's drafter against a runner in which the next distribution depends only on the last id, so that a head
 // can know it.
-#include "rollout/mtp_drafter.h"
+#include "rollout/speculation/mtp_drafter.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 #include "base/rng.h"
 #include "rollout/fake_model.h"
-#include "rollout/speculator.h"
+#include "rollout/speculation/speculator.h"
 
 namespace ingot::rollout {
 namespace {

@@ -1,5 +1,5 @@
 // Which sequences of ids count as repeating themselves.
-#include "rollout/repetition_watch.h"
+#include "rollout/sampling/repetition_watch.h"
 
 #include <gtest/gtest.h>
 

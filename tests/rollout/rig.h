@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "rollout/collect.h"
-#include "rollout/engine.h"
+#include "rollout/engine/engine.h"
 #include "rollout/fake_model.h"
 #include "rollout/fake_tokenizer.h"
 

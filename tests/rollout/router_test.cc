@@ -1,5 +1,5 @@
 // The choice of a request's engine: predicted prefixes, pending prompts, speeds, and the episode's last engine.
-#include "rollout/router.h"
+#include "rollout/routing/router.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "rollout/sampling.h"
+#include "rollout/sampling/sampling.h"
 
 #include <gtest/gtest.h>
 

@@ -14,10 +14,10 @@
 #include "model/draft_head.h"
 #include "model/parameters.h"
 #include "rollout/collect.h"
-#include "rollout/engine.h"
+#include "rollout/engine/engine.h"
+#include "rollout/engine/torch_runner.h"
 #include "rollout/fake_tokenizer.h"
-#include "rollout/mtp_drafter.h"
-#include "rollout/torch_runner.h"
+#include "rollout/speculation/mtp_drafter.h"
 
 namespace ingot::rollout {
 

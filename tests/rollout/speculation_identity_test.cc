@@ -14,10 +14,10 @@
 
 #include "base/rng.h"
 #include "kernels/attention/attention.h"
-#include "rollout/given_drafter.h"
-#include "rollout/history_drafter.h"
 #include "rollout/mixed_drafter.h"
 #include "rollout/small_transformer.h"
+#include "rollout/speculation/given_drafter.h"
+#include "rollout/speculation/history_drafter.h"
 
 namespace ingot::rollout {
 namespace {

@@ -1,5 +1,5 @@
 // The parts of speculation without an engine: costs, the choice of drafts, and the search for equal text.
-#include "rollout/speculation.h"
+#include "rollout/speculation/speculation.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,12 +10,12 @@
 #include <numeric>
 
 #include "base/rng.h"
-#include "rollout/engine_options.h"
-#include "rollout/given_drafter.h"
-#include "rollout/history_drafter.h"
-#include "rollout/sequence.h"
-#include "rollout/speculator.h"
-#include "rollout/token_history.h"
+#include "rollout/engine/engine_options.h"
+#include "rollout/engine/sequence.h"
+#include "rollout/speculation/given_drafter.h"
+#include "rollout/speculation/history_drafter.h"
+#include "rollout/speculation/speculator.h"
+#include "rollout/speculation/token_history.h"
 
 namespace ingot::rollout {
 namespace {

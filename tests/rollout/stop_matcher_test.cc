@@ -1,4 +1,4 @@
-#include "rollout/stop_matcher.h"
+#include "rollout/sampling/stop_matcher.h"
 
 #include <gtest/gtest.h>
 

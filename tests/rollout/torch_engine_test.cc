@@ -12,9 +12,9 @@
 #include "kernels/torch/tree_attention.h"
 #include "model/transformer.h"
 #include "rollout/collect.h"
-#include "rollout/engine.h"
-#include "rollout/torch_error.h"
-#include "rollout/torch_runner.h"
+#include "rollout/engine/engine.h"
+#include "rollout/engine/torch_error.h"
+#include "rollout/engine/torch_runner.h"
 
 namespace ingot::rollout {
 namespace {

@@ -39,7 +39,7 @@ GATEWAY_VALUES = ("gateway/echoed_ids.h", "gateway/json_limit.h", "gateway/part_
 
 # What every rollout engine implements and obeys, whoever wrote it.
 ROLLOUT_VALUES = tuple(f"rollout/{name}.h" for name in (
-    "chunk_gate", "client", "engine_options", "repetition_watch", "request_check", "served_engine", "stop_matcher"))
+    "client", "served_engine", "engine/chunk_gate", "engine/request_check", "sampling/repetition_watch", "sampling/stop_matcher"))
 
 # The rows of docs/internals/architecture.md. gRPC and generated services stand only in files whose name says so (see GRPC_FILES).
 TABLE = {
@@ -188,7 +188,7 @@ def self_test():
     assert allowed("http/client.cc", "curl/curl.h") is None
     assert allowed("http/client.h", "curl/curl.h")
     assert allowed("engines/vllm_api.cc", "rollout/client.h") is None
-    assert allowed("engines/vllm_api.cc", "rollout/engine.h")
+    assert allowed("engines/vllm_api.cc", "rollout/engine/engine.h")
     assert allowed("engines/external_call.cc", "curl/curl.h")
     assert allowed("datapool/service.cc", "grpcpp/grpcpp.h") is None
     assert allowed("scheduler/grpc_client.cc", "proto/scheduler.grpc.pb.h") is None

@@ -1,5 +1,5 @@
 // The accounts of a run's seconds, and its efficiency beside a figure made elsewhere.
-#include "view/accounts.h"
+#include "view/runs/accounts.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

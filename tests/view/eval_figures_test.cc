@@ -1,5 +1,5 @@
 // The figures of an evaluation: pass@k by its closed form, standard errors by task, domains, lengths.
-#include "view/eval_figures.h"
+#include "view/evaluation/eval_figures.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

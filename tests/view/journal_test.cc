@@ -1,5 +1,5 @@
 // The journal of a run, and of another run in its place.
-#include "view/journal.h"
+#include "view/runs/journal.h"
 
 #include <gtest/gtest.h>
 

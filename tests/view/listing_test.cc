@@ -1,5 +1,5 @@
 // Lists of episodes by condition.
-#include "view/listing.h"
+#include "view/runs/listing.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

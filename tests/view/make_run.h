@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "datapool/make_pool.h"
 #include "text/tokenizer/tokenizer.h"
-#include "view/run_source.h"
+#include "view/runs/run_source.h"
 
 namespace ingot::view::testing {
 

@@ -1,5 +1,5 @@
 // How the branches of an episode began.
-#include "view/origins.h"
+#include "view/runs/origins.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,13 +1,13 @@
 // Reports and comparisons of runs as one file each.
-#include "view/report.h"
+#include "view/evaluation/report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
 
+#include "view/evaluation/svg_chart.h"
 #include "view/make_run.h"
-#include "view/svg_chart.h"
 
 namespace ingot::view {
 namespace {

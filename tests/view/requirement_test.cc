@@ -1,4 +1,4 @@
-#include "view/requirement.h"
+#include "view/evaluation/requirement.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

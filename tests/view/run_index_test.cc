@@ -1,5 +1,5 @@
 // Tests the answers for a folder of runs.
-#include "view/run_index.h"
+#include "view/runs/run_index.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

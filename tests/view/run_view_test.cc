@@ -1,5 +1,5 @@
 // The answers of a page, where a run has no pool, another one, or one that does not answer.
-#include "view/run_view.h"
+#include "view/runs/run_view.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

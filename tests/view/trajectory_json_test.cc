@@ -1,5 +1,5 @@
 // Trajectories as JSON for a browser: tokens with what the engine recorded, and hostile text that stays text.
-#include "view/trajectory_json.h"
+#include "view/json/trajectory_json.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // The causes of the trainer's waits.
-#include "view/waits.h"
+#include "view/runs/waits.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // The window of a small run, and its journal.
-#include "view/window_json.h"
+#include "view/json/window_json.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -57,7 +57,7 @@ export interface Run {
   uncalled?: { count: number; oldest_s: number; episodes: { id: string; age_s: number; kind: string; group: number; sample: number; task: string }[] };
   can_end: boolean;
 }
-// A folder of runs (src/view/run_index.h).
+// A folder of runs (src/view/runs/run_index.h).
 export interface KeyDifference { key: string; first: string; own: string }
 export interface IndexedRun {
   name: string; total_steps: number; error: string; steps: number; newest: number | null; reward: number | null; evaluated: number | null;

@@ -39,7 +39,7 @@ Found ClipThatNeverActs(const RunConfig& config, const DataFacts&) {
       low ? "eps_clip_low" : "eps_clip_high", low ? o.eps_clip_low : o.eps_clip_high, o.importance_cap);
 }
 
-// Truncation changes the sampled tokens but not the recorded log-probs (rollout/sampling.h).
+// Truncation changes the sampled tokens but not the recorded log-probs (rollout/sampling/sampling.h).
 Found TruncatedSampling(const RunConfig& config, const DataFacts&) {
   const gateway::SamplingPin& pin = config.gateway.train_sampling;
   std::string set;

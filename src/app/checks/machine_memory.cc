@@ -7,7 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "app/models/device.h"
 #include "base/process_memory.h"
-#include "rollout/torch_runner.h"
+#include "rollout/engine/torch_runner.h"
 #include "trainer/run_memory.h"
 
 namespace ingot::app {

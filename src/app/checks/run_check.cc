@@ -10,7 +10,7 @@
 #include "app/checks/supervised_examples.h"
 #include "app/run/threads.h"
 #include "engines/server_process.h"
-#include "rollout/torch_runner.h"
+#include "rollout/engine/torch_runner.h"
 #include "trainer/run_memory.h"
 
 namespace ingot::app {

@@ -13,7 +13,7 @@
 #include "app/run/run_config.h"
 #include "app/run/uncalled_episodes.h"
 #include "base/status.h"
-#include "rollout/engine_set.h"
+#include "rollout/routing/engine_set.h"
 
 namespace ingot::app {
 

@@ -27,7 +27,7 @@
 #include "base/status.h"
 #include "datapool/client.h"
 #include "trainer/trainer.h"
-#include "view/requirement.h"
+#include "view/evaluation/requirement.h"
 #include "weights/publisher.h"
 
 namespace ingot::app {

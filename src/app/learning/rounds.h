@@ -19,7 +19,7 @@
 
 #include "app/learning/rated_answers.h"
 #include "base/status.h"
-#include "view/requirement.h"
+#include "view/evaluation/requirement.h"
 
 namespace ingot::app {
 

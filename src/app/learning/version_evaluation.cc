@@ -11,7 +11,7 @@
 #include "app/roles/embedded.h"
 #include "app/roles/evaluate_once.h"
 #include "base/metrics.h"
-#include "view/eval_figures.h"
+#include "view/evaluation/eval_figures.h"
 
 namespace ingot::app {
 

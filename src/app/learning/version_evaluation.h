@@ -7,7 +7,7 @@
 #include "app/run/run_config.h"
 #include "app/run/run_dir.h"
 #include "base/status.h"
-#include "view/requirement.h"
+#include "view/evaluation/requirement.h"
 
 namespace ingot::app {
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "view/run_index.h"
+#include "view/runs/run_index.h"
 
 namespace ingot::app {
 

@@ -7,7 +7,7 @@
 
 #include "app/run/run_config.h"
 #include "base/status.h"
-#include "view/run_index.h"
+#include "view/runs/run_index.h"
 
 namespace ingot::app {
 

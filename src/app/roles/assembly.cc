@@ -20,7 +20,7 @@
 #include "reward/stage.h"
 #include "reward/terms/python_score.h"
 #include "reward/terms/verdicts.h"
-#include "rollout/torch_runner.h"
+#include "rollout/engine/torch_runner.h"
 #include "scheduler/grpc_grader.h"
 
 namespace ingot::app {

@@ -28,7 +28,7 @@
 #include "engines/exchange_folder.h"
 #include "gateway/gateway.h"
 #include "reward/term_parts.h"
-#include "rollout/engine.h"
+#include "rollout/engine/engine.h"
 #include "scheduler/scheduler.h"
 
 namespace ingot::app {

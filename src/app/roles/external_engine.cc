@@ -9,7 +9,7 @@
 #include "engines/adapter_versions.h"
 #include "engines/external_engine.h"
 #include "model/peft.h"
-#include "rollout/torch_runner.h"
+#include "rollout/engine/torch_runner.h"
 #include "trainer/weights_of.h"
 
 namespace ingot::app {

@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "engines/service.h"
-#include "rollout/service.h"
+#include "rollout/engine/service.h"
 
 namespace ingot::app {
 

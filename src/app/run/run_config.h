@@ -23,7 +23,7 @@
 #include "http/options.h"
 #include "kernels/numerics.h"
 #include "reward/options.h"
-#include "rollout/engine_options.h"
+#include "rollout/engine/engine_options.h"
 #include "sandbox/substrate.h"
 #include "scheduler/options.h"
 #include "trainer/options.h"

@@ -7,7 +7,7 @@
 #include "app/terminal/seconds.h"
 #include "app/terminal/terminal.h"
 #include "base/log.h"
-#include "view/eval_figures.h"
+#include "view/evaluation/eval_figures.h"
 
 namespace ingot::app {
 namespace {

@@ -39,7 +39,7 @@ class RunRecorder final : public trainer::StepObserver {
   Evaluations::Report OnEvaluation();
 
  private:
-  // Adds the figures from view/eval_figures.h. Returns CANCELLED if the run is stopped. The evaluation is then reported
+  // Adds the figures from view/evaluation/eval_figures.h. Returns CANCELLED if the run is stopped. The evaluation is then reported
   // after the run resumes. Any other pool error is logged, and the figures are omitted.
   absl::Status AddFigures(int64_t version, base::json::object& fields);
   // Adds the reward terms' metrics for the evaluation. Omits them if the terms cannot be applied.

@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/rng.h"
-#include "rollout/router.h"
+#include "rollout/routing/router.h"
 #include "rollout/simulation/simulated_cache.h"
 
 namespace ingot::rollout {

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "rollout/router_options.h"
+#include "rollout/routing/router_options.h"
 #include "rollout/simulation/trace.h"
 
 namespace ingot::rollout {

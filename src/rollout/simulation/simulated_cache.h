@@ -5,7 +5,7 @@
 #include <list>
 
 #include "absl/container/flat_hash_map.h"
-#include "rollout/prefix_keys.h"
+#include "rollout/cache/prefix_keys.h"
 
 namespace ingot::rollout {
 

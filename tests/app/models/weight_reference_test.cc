@@ -9,8 +9,8 @@
 #include "engines/weight_verifier.h"
 #include "model/plain_model.h"
 #include "rollout/collect.h"
-#include "rollout/engine.h"
-#include "rollout/torch_runner.h"
+#include "rollout/engine/engine.h"
+#include "rollout/engine/torch_runner.h"
 #include "trainer/weights_of.h"
 
 namespace ingot::app {

@@ -12,8 +12,8 @@
 #include "kernels/attention/attention.h"
 #include "model/parameters.h"
 #include "rollout/collect.h"
-#include "rollout/engine.h"
-#include "rollout/torch_runner.h"
+#include "rollout/engine/engine.h"
+#include "rollout/engine/torch_runner.h"
 #include "tree/forest.h"
 #include "weights/snapshot.h"
 

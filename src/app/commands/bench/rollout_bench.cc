@@ -13,8 +13,8 @@
 #include "base/json.h"
 #include "base/rng.h"
 #include "model/parameters.h"
-#include "rollout/engine.h"
-#include "rollout/torch_runner.h"
+#include "rollout/engine/engine.h"
+#include "rollout/engine/torch_runner.h"
 #include "trainer/weights_of.h"
 
 namespace ingot::app {

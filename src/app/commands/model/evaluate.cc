@@ -20,9 +20,9 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/printable.h"
-#include "view/eval_figures.h"
-#include "view/evaluation.h"
-#include "view/requirement.h"
+#include "view/evaluation/eval_figures.h"
+#include "view/evaluation/evaluation.h"
+#include "view/evaluation/requirement.h"
 
 namespace ingot::app {
 namespace {
@@ -106,7 +106,7 @@ std::string LeftOut(int64_t tasks, int64_t left_out) {
   return left_out == 0 ? "" : absl::StrCat(", ", tasks, " of ", tasks + left_out, " tasks");
 }
 
-// Prints the figures from view/eval_figures.h and adds them to the record. For a domain or a set, prints only the mean
+// Prints the figures from view/evaluation/eval_figures.h and adds them to the record. For a domain or a set, prints only the mean
 // reward.
 void AddFigures(datapool::Client& pool, double success, base::json::object& record) {
   const auto figures = view::EvalFiguresOf(pool, 0, success);

@@ -11,7 +11,7 @@ namespace ingot::app {
 struct EvaluateArgs {
   std::string checkpoint;
   RunArgs run;
-  std::vector<std::string> requirements;  // view/requirement.h
+  std::vector<std::string> requirements;  // view/evaluation/requirement.h
 };
 
 // Returns the exit code: 0 if the evaluation ran and its figures meet the requirements.

@@ -17,7 +17,7 @@
 #include "model/peft.h"
 #include "model/sequence_attention.h"
 #include "model/transformer.h"
-#include "rollout/engine_options.h"
+#include "rollout/engine/engine_options.h"
 #include "trainer/pass/memory.h"
 #include "trainer/torch_edge.h"
 

@@ -23,7 +23,7 @@
 #include "base/log.h"
 #include "base/secret.h"
 #include "gateway/http/http_server.h"
-#include "rollout/service.h"
+#include "rollout/engine/service.h"
 #include "text/chat/template_variables.h"
 
 namespace ingot::app {

@@ -24,8 +24,8 @@
 #include "tree/episode_return.h"
 #include "tree/episode_time.h"
 #include "tree/render.h"
-#include "view/evaluation.h"
-#include "view/journal.h"
+#include "view/evaluation/evaluation.h"
+#include "view/runs/journal.h"
 
 namespace ingot::app {
 namespace {

@@ -14,7 +14,7 @@
 #include "base/checksum.h"
 #include "base/file.h"
 #include "base/printable.h"
-#include "view/report.h"
+#include "view/evaluation/report.h"
 
 namespace ingot::app {
 namespace {

@@ -25,8 +25,8 @@
 #include "proto/grpc_status.h"
 #include "proto/rollout.grpc.pb.h"
 #include "proto/scheduler.grpc.pb.h"
+#include "rollout/engine/service.h"
 #include "rollout/rig.h"
-#include "rollout/service.h"
 #include "scheduler/service.h"
 #include "test_paths.h"
 

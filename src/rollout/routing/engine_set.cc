@@ -1,0 +1,381 @@
+#include "rollout/routing/engine_set.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/checksum.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "rollout/engine/chunk_gate.h"
+
+namespace ingot::rollout {
+namespace {
+
+using std::chrono::nanoseconds;
+
+constexpr nanoseconds kFirstPause = std::chrono::seconds(1);
+constexpr nanoseconds kLongestPause = std::chrono::seconds(16);
+
+bool MayGoElsewhere(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsResourceExhausted(status) || absl::IsNotFound(status);
+}
+
+std::span<const int32_t> Ids(const google::protobuf::RepeatedField<int32_t>& ids) {
+  return {ids.data(), static_cast<size_t>(ids.size())};
+}
+
+// Returns the time from the update's arrival to its first token.
+double UntilFirstToken(const v1::SwapTimes& times) {
+  return times.fetch_ms() + times.apply_ms() + times.wait_ms() + times.pause_ms() + times.first_token_ms();
+}
+
+// Returns true if `a` is from an older version than `b`, or from the same version but slower.
+bool IsLater(const v1::SwapTimes& a, const v1::SwapTimes& b) {
+  return a.version() != b.version() ? a.version() < b.version() : UntilFirstToken(a) > UntilFirstToken(b);
+}
+
+void AddPrefill(const v1::PrefillProgress& one, v1::PrefillProgress& sum) {
+  sum.set_requests(sum.requests() + one.requests());
+  sum.set_tokens(sum.tokens() + one.tokens());
+  sum.set_prefilled(sum.prefilled() + one.prefilled());
+  sum.set_oldest_seconds(std::max(sum.oldest_seconds(), one.oldest_seconds()));
+}
+
+void AddDrafters(const v1::EngineStatusResponse& one, v1::EngineStatusResponse& sum) {
+  for (const v1::DrafterStatus& drafter : one.drafters()) {
+    auto& known = *sum.mutable_drafters();
+    auto at = std::find_if(known.begin(), known.end(), [&](const auto& k) { return k.name() == drafter.name(); });
+    v1::DrafterStatus& total = at == known.end() ? *known.Add() : *at;
+    total.set_name(drafter.name());
+    total.set_drafted(total.drafted() + drafter.drafted());
+    total.set_accepted(total.accepted() + drafter.accepted());
+  }
+}
+
+}  // namespace
+
+// State shared by the set and its requests. A request may outlive the set, and its last owner may be an engine client's
+// thread, so requests never own engines.
+class EngineSet::State {
+ public:
+  State(size_t engines, const base::Clock& clock, const RouterOptions& router)
+      : clock_(clock),
+        uses_prefixes_(router.policy == RouterPolicy::kCost),
+        pauses_(engines),
+        router_(router, engines, Seed()) {}
+
+  // Chooses the best engine that is not marked in `tried`, which may be shorter than the set. Counts one more request
+  // in flight on it and one more start in progress. Returns null if no engine is left or the set is closed. Started
+  // and Ended undo the counts. The set stays alive until Started.
+  std::shared_ptr<Router::Sent> Send(const std::vector<bool>& tried, const PrefixKeys& prompt, uint64_t lineage) {
+    base::MutexLock lock(mu_);
+    if (closed_) return nullptr;
+    const nanoseconds now = clock_.Now();
+    SetCandidates(tried, now);
+    if (candidates_.empty()) return nullptr;
+    ++starting_;
+    return std::make_shared<Router::Sent>(router_.Send(prompt, lineage, candidates_, now));
+  }
+  void Add() {
+    base::MutexLock lock(mu_);
+    pauses_.emplace_back();
+    router_.AddEngine();
+  }
+  void Started() {
+    base::MutexLock lock(mu_);
+    if (--starting_ == 0) idle_.SignalAll();
+  }
+  void Ended(Router::Sent& sent) {
+    base::MutexLock lock(mu_);
+    router_.End(sent);
+  }
+
+  void OnAnswer(Router::Sent& sent, bool pinned, const v1::GenerateChunk& chunk) {
+    base::MutexLock lock(mu_);
+    pauses_[sent.engine] = {};
+    router_.FirstToken(sent, clock_.Now());
+    if (!pinned && !chunk.versions().empty()) router_.SawVersion(sent.engine, chunk.versions().rbegin()->version());
+  }
+  // `whole` is the prompt and the answer.
+  void OnLast(const Router::Sent& sent, const PrefixKeys& whole, bool timed, const v1::GenerateChunk& chunk) {
+    base::MutexLock lock(mu_);
+    router_.Answered(sent, whole, chunk.cached_tokens(), timed, clock_.Now());
+  }
+  void OnUnavailable(size_t engine, const absl::Status& why) {
+    base::MutexLock lock(mu_);
+    Pause& pause = pauses_[engine];
+    const nanoseconds now = clock_.Now();
+    if (pause.until > now) return;  // another request has already detected this
+    router_.Forget(engine);
+    pause.length = pause.length == nanoseconds(0) ? kFirstPause : std::min(2 * pause.length, kLongestPause);
+    pause.until = now + pause.length;
+    INGOT_LOG(warn, "rollout engine {} rejects requests; skipping it for {} s: {}", engine,
+              pause.length / std::chrono::seconds(1), std::string(why.message()));
+  }
+
+  bool uses_prefixes() const { return uses_prefixes_; }
+  RouterStats stats() const {
+    base::MutexLock lock(mu_);
+    return router_.stats();
+  }
+
+  // After this returns, no more requests start on an engine.
+  void Close() {
+    base::MutexLock lock(mu_);
+    closed_ = true;
+    while (starting_ > 0) idle_.Wait(mu_);
+  }
+
+ private:
+  struct Pause {
+    nanoseconds until{0};
+    nanoseconds length{0};  // of the last pause; 0 = the engine has answered since
+  };
+
+  // Several gateways must not draw the same engines.
+  static uint64_t Seed() {
+    return static_cast<uint64_t>(base::Clock::Real().UnixNanos()) ^ static_cast<uint64_t>(getpid());
+  }
+
+  // Sets candidates_ to the engines that are not paused and not in `tried`. If all are paused, to those whose pause
+  // ends first.
+  void SetCandidates(const std::vector<bool>& tried, nanoseconds now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    candidates_.clear();
+    nanoseconds first = nanoseconds::max();
+    for (size_t i = 0; i < pauses_.size(); ++i) {
+      if (i < tried.size() && tried[i]) continue;
+      const nanoseconds free = std::max(pauses_[i].until, now);
+      if (free > first) continue;
+      if (free < first) candidates_.clear();
+      first = free;
+      candidates_.push_back(i);
+    }
+  }
+
+  const base::Clock& clock_;
+  const bool uses_prefixes_;
+  mutable base::Mutex mu_;
+  base::CondVar idle_;
+  std::vector<Pause> pauses_ ABSL_GUARDED_BY(mu_);
+  Router router_ ABSL_GUARDED_BY(mu_);
+  std::vector<size_t> candidates_ ABSL_GUARDED_BY(mu_);  // for the request being sent
+  int starting_ ABSL_GUARDED_BY(mu_) = 0;
+  bool closed_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+// One request. Tries one engine after another until one accepts it.
+class EngineSet::Call final : public std::enable_shared_from_this<Call> {
+ public:
+  Call(const EngineSet& set, v1::GenerateRequest request, OnChunk on_chunk)
+      : set_(set),
+        state_(set.state_),
+        pinned_(request.pinned_version() >= 0),
+        timed_(!request.has_paused_version()),
+        lineage_(request.lineage().empty() ? 0 : base::Checksum64(request.lineage()) | 1),
+        request_(std::move(request)),
+        sequence_(request_.pinned_version()),
+        gate_(std::move(on_chunk)) {
+    if (state_->uses_prefixes()) sequence_.Append(Ids(request_.prompt_ids()));
+  }
+
+  void Try() {
+    std::vector<bool> tried;
+    {
+      base::MutexLock lock(mu_);
+      tried = tried_;
+    }
+    const std::shared_ptr<Router::Sent> sent = state_->Send(tried, sequence_, lineage_);
+    if (sent == nullptr) {
+      gate_.Deliver(Rejection());
+      return;
+    }
+    const size_t engine = sent->engine;
+    int number = 0;
+    {
+      base::MutexLock lock(mu_);
+      if (tried_.size() <= engine) tried_.resize(engine + 1);
+      tried_[engine] = true;
+      number = ++attempts_;
+    }
+    auto attempt = std::make_unique<Attempt>(state_, sent);
+    attempt->handle = set_.At(engine).Generate(
+        request_, [self = shared_from_this(), sent, number](absl::StatusOr<v1::GenerateChunk> chunk) {
+          self->OnChunk(*sent, number, std::move(chunk));
+        });
+    {
+      base::MutexLock lock(mu_);
+      if (!stopped_ && number == attempts_) attempt.swap(current_);
+    }
+    state_->Started();
+    // An attempt that ended or whose caller is gone is destroyed here, outside the lock.
+  }
+
+  void Stop() {
+    gate_.Close();
+    std::unique_ptr<Attempt> current;
+    base::MutexLock lock(mu_);
+    stopped_ = true;
+    current = std::move(current_);
+  }
+
+ private:
+  struct Attempt {
+    Attempt(std::shared_ptr<State> of, std::shared_ptr<Router::Sent> as) : state(std::move(of)), sent(std::move(as)) {}
+    ~Attempt() {
+      handle.reset();
+      state->Ended(*sent);
+    }
+    const std::shared_ptr<State> state;
+    const std::shared_ptr<Router::Sent> sent;  // guarded by the state, except for its engine
+    std::unique_ptr<Request> handle;
+  };
+
+  void OnChunk(Router::Sent& sent, int number, absl::StatusOr<v1::GenerateChunk> chunk) {
+    if (absl::IsUnavailable(chunk.status())) state_->OnUnavailable(sent.engine, chunk.status());
+    std::unique_ptr<Attempt> over;  // destroyed inside its own OnChunk, it does not wait
+    bool again = false, first = false;
+    {
+      base::MutexLock lock(mu_);
+      if (stopped_ || number != attempts_) return;
+      again = !begun_ && !chunk.ok() && MayGoElsewhere(chunk.status());
+      first = !begun_ && chunk.ok();
+      begun_ = begun_ || first;
+      if (again) {
+        rejection_ = chunk.status();
+        over = std::move(current_);
+      }
+    }
+    if (first) request_ = v1::GenerateRequest();  // Try will not run again, and a long prompt uses memory
+    if (chunk.ok()) Count(sent, first, *chunk);
+    again ? Try() : gate_.Deliver(std::move(chunk));
+  }
+
+  // Tells the router about the first chunk and the last one only, because all requests share the state.
+  void Count(Router::Sent& sent, bool first, const v1::GenerateChunk& chunk) {
+    if (first) state_->OnAnswer(sent, pinned_, chunk);
+    if (!state_->uses_prefixes()) return;
+    sequence_.Append(Ids(chunk.token_ids()));
+    if (chunk.finish() != v1::FINISH_UNSPECIFIED) state_->OnLast(sent, sequence_, timed_, chunk);
+  }
+
+  absl::Status Rejection() {
+    base::MutexLock lock(mu_);
+    return rejection_.ok() ? absl::UnavailableError("the rollout client is shutting down") : rejection_;
+  }
+
+  const EngineSet& set_;  // valid only between State's Send and Started
+  const std::shared_ptr<State> state_;
+  const bool pinned_;
+  const bool timed_;             // false = the engine may hold the request until a newer version
+  const uint64_t lineage_;       // 0 = unknown
+  v1::GenerateRequest request_;  // read by Try; empty once an engine has answered
+  PrefixKeys sequence_;          // of the prompt and the answer so far; empty if the router does not use prefixes
+  ChunkGate gate_;
+  base::Mutex mu_;
+  std::vector<bool> tried_ ABSL_GUARDED_BY(mu_);
+  int attempts_ ABSL_GUARDED_BY(mu_) = 0;
+  bool begun_ ABSL_GUARDED_BY(mu_) = false;    // a chunk arrived, so the request stays with its engine
+  bool stopped_ ABSL_GUARDED_BY(mu_) = false;  // the caller destroyed its handle
+  absl::Status rejection_ ABSL_GUARDED_BY(mu_);
+  std::unique_ptr<Attempt> current_ ABSL_GUARDED_BY(mu_);
+};
+
+class EngineSet::Handle final : public Request {
+ public:
+  explicit Handle(std::shared_ptr<Call> call) : call_(std::move(call)) {}
+  ~Handle() override { call_->Stop(); }
+
+ private:
+  const std::shared_ptr<Call> call_;
+};
+
+EngineSet::EngineSet(std::vector<std::shared_ptr<Client>> engines, const base::Clock& clock,
+                     const RouterOptions& router)
+    : state_(std::make_shared<State>(engines.size(), clock, router)), engines_(std::move(engines)) {}
+
+EngineSet::~EngineSet() { state_->Close(); }
+
+void EngineSet::Add(std::shared_ptr<Client> engine) {
+  {
+    base::MutexLock lock(mu_);
+    engines_.push_back(std::move(engine));
+  }
+  state_->Add();  // it may be chosen from now on
+}
+
+Client& EngineSet::At(size_t engine) const {
+  base::MutexLock lock(mu_);
+  return *engines_[engine];
+}
+
+std::unique_ptr<Client::Request> EngineSet::Generate(v1::GenerateRequest request, OnChunk on_chunk) {
+  auto call = std::make_shared<Call>(*this, std::move(request), std::move(on_chunk));
+  auto handle = std::make_unique<Handle>(call);
+  call->Try();
+  return handle;
+}
+
+absl::StatusOr<v1::EngineStatusResponse> EngineSet::Status() {
+  std::optional<v1::EngineStatusResponse> sum;
+  absl::Status error;
+  std::vector<std::shared_ptr<Client>> engines;
+  {
+    base::MutexLock lock(mu_);
+    engines = engines_;
+  }
+  for (const auto& engine : engines) {
+    const absl::StatusOr<v1::EngineStatusResponse> one = engine->Status();
+    if (!one.ok()) {
+      error = one.status();
+    } else if (!sum.has_value()) {
+      sum = *one;
+    } else {
+      if (one->version() < sum->version()) {
+        sum->set_version(one->version());
+        *sum->mutable_held_versions() = one->held_versions();
+        *sum->mutable_held_checksums() = one->held_checksums();
+        *sum->mutable_held_loaded_unix_ns() = one->held_loaded_unix_ns();
+      }
+      if (!one->has_first_token()) {
+        sum->clear_first_token();
+      } else if (sum->has_first_token() && IsLater(one->first_token(), sum->first_token())) {
+        *sum->mutable_first_token() = one->first_token();
+      }
+      sum->set_running(sum->running() + one->running());
+      sum->set_waiting(sum->waiting() + one->waiting());
+      sum->set_kv_blocks_total(sum->kv_blocks_total() + one->kv_blocks_total());
+      sum->set_kv_blocks_used(sum->kv_blocks_used() + one->kv_blocks_used());
+      sum->set_sampled_tokens(sum->sampled_tokens() + one->sampled_tokens());
+      sum->set_prompt_tokens(sum->prompt_tokens() + one->prompt_tokens());
+      sum->set_cached_prompt_tokens(sum->cached_prompt_tokens() + one->cached_prompt_tokens());
+      sum->set_busy_seconds(sum->busy_seconds() + one->busy_seconds());
+      sum->set_alive_seconds(sum->alive_seconds() + one->alive_seconds());
+      sum->set_sampling_passes(sum->sampling_passes() + one->sampling_passes());
+      sum->set_paused_requests(sum->paused_requests() + one->paused_requests());
+      AddDrafters(*one, *sum);
+      sum->mutable_servers()->MergeFrom(one->servers());
+      if (one->has_prefill()) AddPrefill(one->prefill(), *sum->mutable_prefill());
+    }
+  }
+  if (!sum.has_value()) return error;
+  return *std::move(sum);
+}
+
+std::string EngineSet::MetricsText() const {
+  const RouterStats stats = state_->stats();
+  return absl::StrCat(
+      "# HELP ingot_router_stayed_total Calls sent to the last engine of their episode.\n",
+      "# TYPE ingot_router_stayed_total counter\ningot_router_stayed_total ", stats.stayed, "\n",
+      "# HELP ingot_router_moved_total Calls sent to another engine than the last one of their episode.\n",
+      "# TYPE ingot_router_moved_total counter\ningot_router_moved_total ", stats.moved, "\n",
+      "# HELP ingot_router_cost_error Mean relative error of the estimated time to a call's first token.\n",
+      "# TYPE ingot_router_cost_error gauge\ningot_router_cost_error ", stats.cost_error(), "\n");
+}
+
+}  // namespace ingot::rollout

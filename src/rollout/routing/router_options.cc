@@ -1,0 +1,21 @@
+#include "rollout/routing/router_options.h"
+
+#include "base/config.h"
+
+namespace ingot::rollout {
+
+void Bind(base::Schema& schema, RouterOptions& o) {
+  schema.Choice("policy", &o.policy, {"cost", "fewest"},
+                "how a call's engine is chosen: cost: the least estimated time to the first token, from the engine's "
+                "queue, its speed, and the prompt that it has in its KV cache; fewest: the fewest calls in flight");
+  schema.Field(
+      "stay", &o.stay,
+      "with policy cost, an episode's call leaves the episode's last engine only if that engine's cost is more "
+      "than this times the least, plus 5 ms",
+      base::InRange(1, 100));
+  schema.Field("load_weight", &o.load_weight,
+               "with policy cost, prompt tokens that one more call in flight on an engine counts as",
+               base::InRange(0, 1000000));
+}
+
+}  // namespace ingot::rollout

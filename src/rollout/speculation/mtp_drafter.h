@@ -1,0 +1,71 @@
+// Guesses with the draft head of the request's version (model/draft_head.h), which reads the hidden state from which the
+// request's last id was sampled. Guesses are drawn with the request's own race, seed, and index from the head's
+// distribution, so that a guess is often the id that the policy will draw (coupled sampling, arXiv 2408.07978). They do
+// not take penalties, biases, or grammars into account.
+//
+// A request has no guess before its first id, because no hidden state of it has been computed. Propose only gives the
+// number of guesses, and the head runs for those that the step verifies. A head whose guesses fail is not used again for
+// its version, which is logged once.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "rollout/engine/model_runner.h"
+#include "rollout/engine/sequence.h"
+#include "rollout/sampling/sampling.h"
+#include "rollout/speculation/drafter.h"
+#include "rollout/speculation/speculation_options.h"
+
+namespace ingot::rollout {
+
+class MtpDrafter final : public Drafter {
+ public:
+  // REQUIRES: `options` are valid, and `runner` outlives the drafter.
+  MtpDrafter(const SpeculationOptions& options, ModelRunner& runner);
+
+  std::string_view name() const override { return "mtp"; }
+  void UseNewest(const std::shared_ptr<const WeightVersion>& version) override { newest_ = version; }
+  void Propose(std::span<const Ask> asks) override;
+  void Complete(std::span<const Ask> asks) override;
+  void Sampled(const Sequence& sequence, size_t count) override;
+  void Ended(const Sequence& sequence) override;
+
+ private:
+  struct Request {
+    size_t slot = 0;
+    bool ready = false;  // the slot has the hidden state from which the last id was sampled
+    double acceptance = 0;
+    std::vector<int32_t> guess;  // the last one; empty = none since the last ids
+  };
+
+  const WeightVersion* VersionOf(const Sequence& sequence) const;
+  size_t TakeSlot();
+  // Fills in the drafts of requests on one version.
+  void Draw(const WeightVersion& version, std::span<const Ask> asks);
+  // Runs one depth for the requests in `rows_` and keeps those that go on. Returns false if the head fails.
+  bool DrawDepth(const WeightVersion& version, std::span<const Ask> asks, size_t depth);
+  void Learn(Request& request, std::span<const int32_t> sampled);
+
+  const size_t most_;
+  const float sharpness_;
+  ModelRunner& runner_;
+  std::shared_ptr<const WeightVersion> newest_;
+  uint64_t failed_salt_ = 0;  // of the last version whose head failed; 0 = none
+  double acceptance_;         // over all requests
+  Sampler sampler_;
+  absl::flat_hash_map<const Sequence*, Request> requests_;
+  std::vector<size_t> free_slots_;
+  size_t slots_ = 0;
+
+  // Scratch memory.
+  DraftBatch batch_;
+  std::vector<size_t> rows_;  // the batch's requests, by index in the asks
+  std::vector<Ask> of_version_, left_;
+};
+
+}  // namespace ingot::rollout
