@@ -21,29 +21,45 @@ void Relax() {
 #endif
 }
 
-// Returns once `value` differs from `old`.
-void AwaitChange(const std::atomic<uint32_t>& value, uint32_t old) {
+// Returns true once `value` differs from `old`, or false if it does not change for a while.
+bool SpinUntilChange(const std::atomic<uint32_t>& value, uint32_t old) {
   const auto end = std::chrono::steady_clock::now() + kSpin;
   do {
     for (int i = 0; i < 20; ++i) {
-      if (value.load(std::memory_order_acquire) != old) return;
+      if (value.load(std::memory_order_acquire) != old) return true;
       Relax();
     }
   } while (std::chrono::steady_clock::now() < end);
-  value.wait(old, std::memory_order_acquire);
+  return false;
 }
+
+// The parts of Crew::ranges_.
+constexpr int kNextBits = 16;
+constexpr uint64_t kNext = uint64_t{1} << kNextBits, kMask = kNext - 1;
 
 }  // namespace
 
 Crew::Crew(int threads) {
   try {
-    for (int place = 1; place < threads; ++place) {
-      Other& other = *others_.emplace_back(std::make_unique<Other>());
-      other.thread = std::thread([this, &other, place] { Work(other, place); });
-    }
+    Grow(threads);
   } catch (...) {
     Stop();
     throw;
+  }
+}
+
+void Crew::Grow(int threads) {
+  constexpr int kMost = static_cast<int>(kMask);
+  while (this->threads() < std::min(threads, kMost)) {
+    auto other = std::make_unique<Other>();
+    awake_.fetch_add(1, std::memory_order_relaxed);
+    try {
+      other->thread = std::thread([this, own = other.get()] { Work(*own); });
+    } catch (...) {
+      awake_.fetch_sub(1, std::memory_order_relaxed);
+      throw;
+    }
+    others_.push_back(std::move(other));
   }
 }
 
@@ -62,8 +78,8 @@ void Crew::Stop() {
   }
 }
 
-void Crew::Run(int64_t count, const std::function<void(int64_t, int64_t)>& body) {
-  const int64_t ranges = std::min<int64_t>(count, threads());
+void Crew::Run(int64_t count, const std::function<void(int64_t, int64_t)>& body, int most) {
+  const int64_t ranges = std::min<int64_t>(count, most > 0 ? std::min(most, threads()) : threads());
   if (ranges <= 1) {
     if (count > 0) body(0, count);
     return;
@@ -71,19 +87,43 @@ void Crew::Run(int64_t count, const std::function<void(int64_t, int64_t)>& body)
   body_ = &body;
   count_ = count;
   share_ = (count + ranges - 1) / ranges;
-  at_work_.store(static_cast<uint32_t>(ranges - 1), std::memory_order_relaxed);
-  for (int64_t place = 1; place < ranges; ++place) Start(*others_[static_cast<size_t>(place - 1)]);
-  RunRange(0);
-  for (uint32_t left; (left = at_work_.load(std::memory_order_acquire)) > 0;) AwaitChange(at_work_, left);
+  left_.store(static_cast<uint32_t>(ranges), std::memory_order_relaxed);
+  const uint64_t loop = (ranges_.load(std::memory_order_relaxed) >> (2 * kNextBits)) + 1;
+  ranges_.store(loop << (2 * kNextBits) | kNext | static_cast<uint64_t>(ranges), std::memory_order_release);
+  for (int64_t other = 0; other < ranges - 1; ++other) Start(*others_[static_cast<size_t>(other)]);
+  uint32_t ended = 0;
+  for (int64_t place = 0; place >= 0; place = Take(), ++ended) RunRange(place);
+  left_.fetch_sub(ended, std::memory_order_acq_rel);
+  for (uint32_t left; (left = left_.load(std::memory_order_acquire)) > 0;) {
+    if (!SpinUntilChange(left_, left)) left_.wait(left, std::memory_order_acquire);
+  }
   if (error_ != nullptr) std::rethrow_exception(std::exchange(error_, nullptr));
 }
 
-void Crew::Work(Other& own, int64_t place) {
-  for (uint32_t round = 0;; ++round) {
-    AwaitChange(own.round, round);
+int64_t Crew::Take() {
+  uint64_t ranges = ranges_.load(std::memory_order_acquire);
+  while (true) {
+    const uint64_t next = ranges >> kNextBits & kMask;
+    if (next >= (ranges & kMask)) return -1;
+    if (ranges_.compare_exchange_weak(ranges, ranges + kNext, std::memory_order_acq_rel, std::memory_order_acquire)) {
+      return static_cast<int64_t>(next);
+    }
+  }
+}
+
+void Crew::Work(Other& own) {
+  for (uint32_t round = 0;;) {
+    if (!SpinUntilChange(own.round, round)) {
+      awake_.fetch_sub(1, std::memory_order_relaxed);
+      own.round.wait(round, std::memory_order_acquire);
+      awake_.fetch_add(1, std::memory_order_relaxed);
+    }
+    round = own.round.load(std::memory_order_acquire);
     if (stopping_) return;
-    RunRange(place);
-    if (at_work_.fetch_sub(1, std::memory_order_acq_rel) == 1) at_work_.notify_one();
+    for (int64_t place; (place = Take()) >= 0;) {
+      RunRange(place);
+      if (left_.fetch_sub(1, std::memory_order_acq_rel) == 1) left_.notify_one();
+    }
   }
 }
 

@@ -1,5 +1,8 @@
 // Owns the threads that compute for one calling thread. A small model's loops take microseconds, and waking a sleeping
 // thread between two loops would take longer. So the threads spin between loops, for a limited time.
+//
+// A loop never waits for a thread that has not started on it. Threads take ranges in order, and the caller computes the
+// ranges that no other thread has taken. So a loop is not delayed if other processes occupy the other threads' cores.
 #pragma once
 
 #include <atomic>
@@ -23,10 +26,16 @@ class Crew {
   Crew& operator=(const Crew&) = delete;
 
   int threads() const { return static_cast<int>(others_.size()) + 1; }
+  // Returns how many of the other threads are not asleep at this moment.
+  int awake() const { return awake_.load(std::memory_order_relaxed); }
 
-  // A ParallelFor with one range per thread. Rethrows an exception from a range after all ranges have ended. Not thread
-  // safe. Must not be called from within a range.
-  void Run(int64_t count, const std::function<void(int64_t begin, int64_t end)>& body);
+  // Adds threads until there are at least `threads`. Throws std::system_error if one cannot start, and keeps the
+  // others. Must not be called from within a range.
+  void Grow(int threads);
+
+  // A ParallelFor with one range per thread, on at most `most` threads (0 = all). Rethrows an exception from a range
+  // after all ranges have ended. Not thread safe. Must not be called from within a range.
+  void Run(int64_t count, const std::function<void(int64_t begin, int64_t end)>& body, int most = 0);
 
  private:
   struct Other {
@@ -34,17 +43,23 @@ class Crew {
     std::thread thread;
   };
 
-  void Work(Other& own, int64_t place);
+  void Work(Other& own);
+  // Takes the next range of the current loop; -1 = all are taken.
+  int64_t Take();
   void RunRange(int64_t place);
   static void Start(Other& other);
   void Stop();
 
-  // The current loop, written before `round` changes and read after that.
+  // The current loop, written before `ranges_` and read after a range was taken.
   const std::function<void(int64_t, int64_t)>* body_ = nullptr;
   int64_t count_ = 0, share_ = 0;
-  bool stopping_ = false;
+  std::atomic<bool> stopping_{false};
 
-  alignas(64) std::atomic<uint32_t> at_work_{0};  // number of other threads that are still running their ranges
+  // The loop's number (32 bits), its next range (16), and its number of ranges (16). In one word, so that a thread that
+  // wakes up late cannot take a range of a later loop by mistake.
+  alignas(64) std::atomic<uint64_t> ranges_{0};
+  alignas(64) std::atomic<uint32_t> left_{0};  // ranges that have not ended
+  std::atomic<int32_t> awake_{0};
   std::mutex mu_;
   std::exception_ptr error_;  // the first exception
   std::vector<std::unique_ptr<Other>> others_;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/work.h"
+#include "kernels/torch/threads.h"
 #include "trainer/pass/tensor_memory.h"
 #include "trainer/run_memory.h"
 #include "trainer/schedule.h"
@@ -56,6 +57,7 @@ bool Trainer::ResetsOptimizer() const {
 absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const ProbeSource& probe) {
   const base::WorkPart shown(absl::StrCat("step ", batch.step));
   UseThreads();
+  const kernels::Computing computing(compute_.get());
   const auto start = clock_.Now();
   if (batch.step != version()) {
     return ShareEarlyError(

@@ -4,8 +4,8 @@
 //   groups -> PrepareBatch (checks, advantages, weights) -> one merged forest, cut into parts -> gradients, added up
 //          -> probe -> clipping, AdamW -> version + 1
 //
-// All methods must be called from one thread at a time, and they block. They compute on options.threads threads. The
-// probe's source runs on another thread. A failed TrainStep changes nothing, so the same batch or another one can
+// All methods must be called from one thread at a time, and they block. They compute on options.threads threads, and
+// TrainStep also on borrowed ones (BorrowThreads). The probe's source runs on another thread. A failed TrainStep changes nothing, so the same batch or another one can
 // follow.
 //
 // Law 2: no matter how calls are merged and cut into micro-batches, the result is as if each call ran alone, up to
@@ -30,10 +30,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "kernels/compute_share.h"
 #include "model/transformer.h"
 #include "trainer/batch.h"
 #include "trainer/batch_source.h"
@@ -87,6 +89,10 @@ class Trainer {
                                                          at::Device device = at::kCPU,
                                                          const base::Clock& clock = base::Clock::Real(),
                                                          Ranks* ranks = nullptr);
+
+  // From now on, `compute` lends this trainer's threads except during TrainStep, which borrows others. This does not
+  // change any result. Null = neither.
+  void BorrowThreads(std::shared_ptr<kernels::ComputeMember> compute) { compute_ = std::move(compute); }
 
   // Returns the version of the parameters: the number of optimizer steps since the supervised stages, including skipped
   // ones.
@@ -211,7 +217,8 @@ class Trainer {
   const TrainerOptions options_;
   const base::Clock& clock_;
   const std::unique_ptr<Objective> objective_;
-  Ranks* const ranks_;  // null = one rank
+  Ranks* const ranks_;                               // null = one rank
+  std::shared_ptr<kernels::ComputeMember> compute_;  // null = threads are not lent
   Policy policy_;
   const StepExchanges exchanges_;
   RankOrders orders_;

@@ -2,6 +2,7 @@
 #include "kernels/crew.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
@@ -44,6 +45,72 @@ TEST(CrewTest, AllThreadsComputeAtOnce) {
     if (arrived == 8) ++together;
   });
   EXPECT_EQ(together, 4);
+}
+
+TEST(CrewTest, ALoopUsesAtMostTheGivenNumberOfThreads) {
+  Crew crew(1);
+  crew.Grow(4);
+  EXPECT_EQ(crew.threads(), 4);
+  crew.Grow(2);
+  EXPECT_EQ(crew.threads(), 4) << "it never shrinks";
+  for (const int most : {0, 1, 2, 3, 9}) {
+    std::atomic<int> ranges{0};
+    std::atomic<int64_t> sum{0};
+    crew.Run(
+        100,
+        [&](int64_t begin, int64_t end) {
+          ++ranges;
+          for (int64_t i = begin; i < end; ++i) sum += i;
+        },
+        most);
+    EXPECT_EQ(ranges, most == 0 || most > 4 ? 4 : most) << most;
+    EXPECT_EQ(sum, 4950) << most;
+  }
+}
+
+// The other thread may run on one core only, where two threads of this process never yield. So it starts late, and
+// often in a later loop.
+TEST(CrewTest, ALoopDoesNotWaitForAThreadThatHasNoCore) {
+  cpu_set_t before, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
+  if (CPU_COUNT(&before) < 2) GTEST_SKIP() << "needs two cores";
+  std::vector<int> cores;
+  for (int i = 0; i < CPU_SETSIZE; ++i) {
+    if (CPU_ISSET(i, &before)) cores.push_back(i);
+  }
+  const auto pin = [&one](int core) {
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    return sched_setaffinity(0, sizeof(one), &one);
+  };
+  std::atomic<bool> over{false};
+  std::vector<std::thread> busy;
+  for (int i = 0; i < 2; ++i) {
+    busy.emplace_back([&] {
+      pin(cores[0]);
+      while (!over) {
+      }
+    });
+  }
+  ASSERT_EQ(pin(cores[0]), 0);
+  Crew crew(2);  // its thread inherits the core
+  ASSERT_EQ(pin(cores[1]), 0);
+  int64_t sum = 0;
+  std::vector<int64_t> parts(2);
+  const auto start = std::chrono::steady_clock::now();
+  for (int round = 0; round < 2000; ++round) {
+    crew.Run(2, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) parts[static_cast<size_t>(i)] = round + i;
+    });
+    sum += parts[0] + parts[1];
+  }
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  over = true;
+  for (std::thread& thread : busy) thread.join();
+  sched_setaffinity(0, sizeof(before), &before);
+  EXPECT_EQ(sum, int64_t{1999} * 2000 + 2000);
+  // A loop that waits takes a time slice of the other core's threads, milliseconds.
+  EXPECT_LT(elapsed.count(), 2.0);
 }
 
 TEST(CrewTest, LoopsFollowEachOtherAtOnceAndAfterSleep) {

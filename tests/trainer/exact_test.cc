@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "advantages/branching_calls.h"
+#include "kernels/torch/threads.h"
 #include "makers.h"
 #include "per_call_reference.h"
 #include "tiny_model.h"
@@ -22,6 +23,7 @@ struct Case {
   int32_t block_tokens;      // of the paged cache
   int32_t max_batch_tokens;  // prompts are cut to the room that it leaves
   bool prefix_cache = true;
+  bool lent = false;  // engine and trainer also compute on each other's threads
 };
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
@@ -55,7 +57,13 @@ TEST_P(ExactLogprobs, OfMergedTreesAreTheEnginesToTheBit) {
   options.max_batch_tokens = GetParam().max_batch_tokens;
   options.max_running = 24;
   options.prefix_cache = GetParam().prefix_cache;
-  const auto engine = EngineOver(config, options, parameters);
+  const auto table = std::make_shared<kernels::ComputeTable>();
+  const auto member = [&](int place) {
+    return GetParam().lent ? std::make_shared<kernels::ComputeMember>(table, place, 1, 3, [](int) { return 9; })
+                           : nullptr;
+  };
+  const auto trainer = member(0);
+  const auto engine = EngineOver(config, options, parameters, member(32));
   Brancher brancher(*engine, config.vocab_size, 3);
   SampleBranches(brancher, 40);
   ASSERT_GT(brancher.sampled, 4000);
@@ -63,6 +71,8 @@ TEST_P(ExactLogprobs, OfMergedTreesAreTheEnginesToTheBit) {
 
   const auto model = *model::Transformer::Create(config, parameters);
   PassOptions pass;
+  kernels::UseThreads(1);
+  const kernels::Computing computing(trainer.get());
   const Gap fast = Compare(model, brancher.calls, pass);
   // The number depends on the machine: bf16 without AVX512 rounds sums less often.
   EXPECT_GT(fast.unequal, fast.tokens / 100) << "forks no longer change a bit: this test shows nothing";
@@ -76,14 +86,19 @@ TEST_P(ExactLogprobs, OfMergedTreesAreTheEnginesToTheBit) {
     EXPECT_EQ(exact.tokens, brancher.sampled);
     EXPECT_EQ(exact.unequal, 0) << "of " << exact.tokens << ", at most by " << exact.max;
   }
+  for (const int place : {0, 32}) EXPECT_EQ(table->entries[place].borrowed_ns > 0, GetParam().lent) << place;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    , ExactLogprobs,
-    ::testing::Values(Case{"fp32_chunked", at::kFloat, 16, 48}, Case{"fp32_whole", at::kFloat, 64, 1024},
-                      Case{"fp32_uncached", at::kFloat, 8, 31, false}, Case{"bf16_chunked", at::kBFloat16, 16, 48},
-                      Case{"bf16_whole", at::kBFloat16, 64, 1024}, Case{"bf16_uncached", at::kBFloat16, 8, 31, false}),
-    [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(, ExactLogprobs,
+                         ::testing::Values(Case{"fp32_chunked", at::kFloat, 16, 48},
+                                           Case{"fp32_whole", at::kFloat, 64, 1024},
+                                           Case{"fp32_uncached", at::kFloat, 8, 31, false},
+                                           Case{"fp32_lent", at::kFloat, 16, 1024, true, true},
+                                           Case{"bf16_lent", at::kBFloat16, 16, 1024, true, true},
+                                           Case{"bf16_chunked", at::kBFloat16, 16, 48},
+                                           Case{"bf16_whole", at::kBFloat16, 64, 1024},
+                                           Case{"bf16_uncached", at::kBFloat16, 8, 31, false}),
+                         [](const auto& info) { return info.param.name; });
 
 // A sum of log-probs with fixed factors.
 class Mix final : public EntryLoss {

@@ -122,9 +122,10 @@ class GatewayObject final : public gateway::Client {
 
 absl::StatusOr<std::unique_ptr<rollout::Engine>> MakeEngine(const rollout::EngineOptions& options,
                                                             const ModelSetup& model,
-                                                            const std::shared_ptr<const weights::Snapshot>& initial) {
+                                                            const std::shared_ptr<const weights::Snapshot>& initial,
+                                                            std::shared_ptr<kernels::ComputeMember> compute) {
   rollout::Engine::Parts parts;
-  INGOT_ASSIGN_OR_RETURN(parts.runner, rollout::NewTorchRunner(model.shape, options, model.device));
+  INGOT_ASSIGN_OR_RETURN(parts.runner, rollout::NewTorchRunner(model.shape, options, model.device, std::move(compute)));
   parts.tokenizer = model.text.tokenizer;
   return rollout::Engine::Create(options, std::move(parts), initial);
 }

@@ -27,25 +27,26 @@
 #include "engines/engine_api.h"
 #include "engines/exchange_folder.h"
 #include "gateway/gateway.h"
+#include "kernels/compute_share.h"
 #include "reward/term_parts.h"
 #include "rollout/engine/engine.h"
 #include "scheduler/scheduler.h"
 
 namespace ingot::app {
 
-// Creates an engine on the model's device. `initial` is its weights; null = requests wait for the first update. Returns
-// errors from the model's runner and Engine::Create.
+// Creates an engine on the model's device. `initial` is its weights; null = requests wait for the first update.
+// `compute` is as in NewTorchRunner. Returns errors from the model's runner and Engine::Create.
 absl::StatusOr<std::unique_ptr<rollout::Engine>> MakeEngine(
     const rollout::EngineOptions& options, const ModelSetup& model,
-    const std::shared_ptr<const weights::Snapshot>& initial = nullptr);
+    const std::shared_ptr<const weights::Snapshot>& initial = nullptr,
+    std::shared_ptr<kernels::ComputeMember> compute = nullptr);
 
 // Creates the engine that samples for the run: Ingot's own, or a client of another project's server (rollout.engine),
 // which starts in the background. `owner` names the run and its role in file names, and `log_path` is the log of a
 // server that the role starts. Returns errors of MakeEngine, of the model's weights, and of ExternalEngine::Create.
-absl::StatusOr<std::unique_ptr<rollout::ServedEngine>> MakeServedEngine(const RunConfig& config,
-                                                                        const ModelSetup& model,
-                                                                        const std::string& owner,
-                                                                        const std::string& log_path);
+absl::StatusOr<std::unique_ptr<rollout::ServedEngine>> MakeServedEngine(
+    const RunConfig& config, const ModelSetup& model, const std::string& owner, const std::string& log_path,
+    std::shared_ptr<kernels::ComputeMember> compute = nullptr);
 
 // What another project's server serves, and how it gets weights: a tied output head is written as a tensor.
 engines::ServedModel ServedModelOf(const model::ModelConfig& shape, int32_t context_length);

@@ -9,6 +9,7 @@
 #include "app/cluster/role_addresses.h"
 #include "app/record/run_metrics.h"
 #include "app/roles/assembly.h"
+#include "app/run/compute_members.h"
 #include "base/executor.h"
 #include "base/log.h"
 #include "base/random.h"
@@ -32,6 +33,7 @@ class DirectGatewayAccess final : public agents::GatewayAccess {
 
 // Constructed in this order and destroyed in reverse order.
 struct EmbeddedRun::Parts {
+  std::shared_ptr<kernels::ComputeMember> trainer_compute;  // null = threads are not lent
   RoleClients clients;  // own what they call: the pool, the engine, and the scheduler
   std::shared_ptr<rollout::ServedEngine> engine;
   std::unique_ptr<RewardGrading> rewards;
@@ -68,8 +70,11 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
   if (dir.existed()) store.postgres.replace = false;
   INGOT_ASSIGN_OR_RETURN(clients.pool, datapool::OpenPool(store));
 
+  const auto compute = std::make_shared<kernels::ComputeTable>();
+  parts->trainer_compute = ComputeMemberOf(config, model.device, compute, "trainer", 0);
   INGOT_ASSIGN_OR_RETURN(parts->engine, MakeServedEngine(config, model, absl::StrCat(config.name, "-train"),
-                                                         absl::StrCat(dir.logs(), "/engine-server.log")));
+                                                         absl::StrCat(dir.logs(), "/engine-server.log"),
+                                                         ComputeMemberOf(config, model.device, compute, "rollout", 0)));
   clients.engine = parts->engine;
   clients.engine_fault = [engine = parts->engine] { return engine->fault(); };
   clients.engines = {{"engine", parts->engine}};
@@ -122,7 +127,8 @@ TrainerParts EmbeddedRun::PartsOfTrainer() {
   return {.clients = parts_->clients,
           .publisher = *parts_->publisher,
           .eval_grades = parts_->eval_grades,
-          .on_first_version = [this] { return StartAgents(); }};
+          .on_first_version = [this] { return StartAgents(); },
+          .compute = parts_->trainer_compute};
 }
 
 void EmbeddedRun::Stop() {

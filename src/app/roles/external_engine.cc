@@ -147,12 +147,11 @@ absl::StatusOr<std::unique_ptr<rollout::ServedEngine>> MakeExternalEngine(const 
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<rollout::ServedEngine>> MakeServedEngine(const RunConfig& config,
-                                                                        const ModelSetup& model,
-                                                                        const std::string& owner,
-                                                                        const std::string& log_path) {
+absl::StatusOr<std::unique_ptr<rollout::ServedEngine>> MakeServedEngine(
+    const RunConfig& config, const ModelSetup& model, const std::string& owner, const std::string& log_path,
+    std::shared_ptr<kernels::ComputeMember> compute) {
   if (config.has_external_engine()) return MakeExternalEngine(config, model, owner, log_path);
-  return MakeEngine(config.rollout, model);
+  return MakeEngine(config.rollout, model, /*initial=*/nullptr, std::move(compute));
 }
 
 }  // namespace ingot::app

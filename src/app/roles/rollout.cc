@@ -8,6 +8,7 @@
 #include "app/roles/device_groups.h"
 #include "app/roles/role.h"
 #include "app/roles/roles.h"
+#include "app/run/compute_members.h"
 #include "app/training/weight_group_service.h"
 #include "app/training/weight_transports.h"
 #include "base/clock.h"
@@ -22,7 +23,9 @@ absl::Status RunRollout(const RoleContext& context) {
   const std::string name = RoleName("rollout", context.index);
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<rollout::ServedEngine> engine,
                          MakeServedEngine(context.config, model, absl::StrCat(context.config.name, "-", name),
-                                          absl::StrCat(context.dir.logs(), "/", name, "-server.log")));
+                                          absl::StrCat(context.dir.logs(), "/", name, "-server.log"),
+                                          ComputeMemberOfRole(context.config, context.device.torch_name,
+                                                              context.dir.path(), "rollout", context.index)));
   std::vector<std::unique_ptr<grpc::Service>> services;
   services.push_back(rollout::NewRolloutService(*engine));
   if (auto* guard = dynamic_cast<engines::EngineGuard*>(engine.get()); guard != nullptr) {

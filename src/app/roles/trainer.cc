@@ -14,6 +14,7 @@
 #include "app/roles/role.h"
 #include "app/roles/roles.h"
 #include "app/roles/trained_engines.h"
+#include "app/run/compute_members.h"
 #include "app/run/process.h"
 #include "app/training/eval_grades.h"
 #include "app/training/supervised.h"
@@ -77,6 +78,7 @@ absl::StatusOr<int> RunTrainerRole(const RoleContext& context, trainer::Ranks* r
   // steps.
   const base::Timer leases = timers.PostEvery(milliseconds(1000), [&publisher] { publisher.CheckLeases(); });
   TrainerParts parts{.clients = clients, .publisher = publisher, .ranks = ranks};
+  parts.compute = ComputeMemberOfRole(config, context.device.torch_name, dir.path(), "trainer", context.index);
   INGOT_ASSIGN_OR_RETURN(parts.writer, engines->RankWriter());
   if (parts.writer != nullptr) {
     INGOT_ASSIGN_OR_RETURN(parts.store, RankStoreOf(config, dir));

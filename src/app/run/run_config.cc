@@ -49,6 +49,9 @@ void BindRun(base::Schema& schema, RunConfig& config) {
   schema.Field("compute.rollout_threads", &config.rollout_threads,
                "the engine's share of compute.threads when both run in one process; 0: half, rounded up",
                base::NotNegative());
+  schema.Field("compute.lend", &config.lend_threads,
+               "while the trainer or an engine on this machine waits, the others also compute on its threads, if "
+               "nothing else uses the cores; results do not change; only on CPUs");
   schema.Shorthand("data", SupervisedKeyOf);
   schema.Field("data.tasks", &config.tasks, &config.more_tasks,
                "JSONL file with training tasks, one object per line, or a folder of Harbor tasks, or a list of these, "

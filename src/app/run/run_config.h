@@ -41,6 +41,7 @@ struct RunConfig {
   kernels::Numerics numerics = kernels::Numerics::kFast;
   int32_t total_threads = 0;
   int32_t rollout_threads = 0;
+  bool lend_threads = true;
   std::string tasks;
   std::string task_format = "auto";  // "harbor" is described in dataset/harbor.h
   std::string sft_data;
@@ -97,7 +98,8 @@ absl::Status RequireTasks(const RunConfig& config);
 // that an engine can retain in addition to the pinned ones.
 int64_t MaxEvaluations(const RunConfig& config);
 
-// Compute threads for the trainer and the engine when both run in one process.
+// The trainer's and the engine's own compute threads. Each may also use the other's while that waits
+// (compute_members.h).
 struct CoreBudget {
   int total = 1;
   int rollout = 1;

@@ -20,6 +20,11 @@ constexpr int kCallerThreads = 12;   // gRPC in a gateway, which calls three rol
 
 int AgentsThreads(const RunConfig& config) { return config.agents.recipes.empty() ? 0 : 2 * config.agents.concurrency; }
 
+// Returns the threads of a member's crew beyond its own, for borrowed threads.
+int BorrowingThreads(const RunConfig& config, int own) {
+  return config.lend_threads ? SplitCores(config).total - own : 0;
+}
+
 int FlowThreads(const gateway::GatewayOptions& gateway, const http::Options& http) {
   return gateway.worker_threads + gateway.writer_threads + http.io_threads;
 }
@@ -90,14 +95,15 @@ absl::Status CheckThreads(int count) {
 
 int ThreadsOf(const RunConfig& config) {
   return kLibraryThreads + AgentsThreads(config) + FlowThreads(config.gateway, config.http) +
-         2 * SplitCores(config).total;
+         2 * SplitCores(config).total + BorrowingThreads(config, config.rollout.threads) +
+         BorrowingThreads(config, config.trainer.threads);
 }
 
 int ThreadsOfRole(const RunConfig& config, const std::string& role) {
   const CoreBudget cores = SplitCores(config);
   if (role == "agents") return kLibraryThreads + AgentsThreads(config);
   if (role == "gateway") return kLibraryThreads + kCallerThreads + FlowThreads(config.gateway, config.http);
-  if (role == "rollout") return kLibraryThreads + 2 * cores.rollout;
+  if (role == "rollout") return kLibraryThreads + 2 * cores.rollout + BorrowingThreads(config, cores.rollout);
   if (role == "trainer") return kLibraryThreads + 2 * cores.total;
   return kLibraryThreads;
 }

@@ -47,6 +47,7 @@ RunRecorder::RunRecorder(const TrainerParts& parts, base::RunLog& log, StepLine&
       success_(success),
       start_(start),
       engine_(*parts.clients.engine),
+      lent_threads_(parts.compute),
       guard_(max_mismatch) {}
 
 absl::Status RunRecorder::OnStep(const trainer::StepReport& report, const trainer::TrainBatch& batch) {
@@ -55,6 +56,7 @@ absl::Status RunRecorder::OnStep(const trainer::StepReport& report, const traine
   metrics["perf/record_seconds"] = record_seconds_;
   metrics.merge(AgentMetrics(batch.groups));
   engine_.Add(report.step, report.version, metrics);
+  lent_threads_.Add(metrics);
   const absl::Status guarded = CheckMismatch(report.step, metrics);
   Tally(report, metrics, batch.feed);
   INGOT_RETURN_IF_ERROR(Write(report.step, StepFields(report, metrics)));

@@ -12,6 +12,7 @@
 #include "app/training/best_model.h"
 #include "app/training/engine_metrics.h"
 #include "app/training/evaluation.h"
+#include "app/training/lent_threads.h"
 #include "app/training/mismatch_guard.h"
 #include "app/training/training.h"
 #include "base/json.h"
@@ -65,6 +66,7 @@ class RunRecorder final : public trainer::StepObserver {
   const std::chrono::nanoseconds start_;  // clock time when the run started
   double record_seconds_ = 0;  // time to record the previous step: its row and the evaluations that ended then
   EngineMetrics engine_;
+  LentThreads lent_threads_;
   MismatchGuard guard_;
   double last_step_at_ = -1;
 };

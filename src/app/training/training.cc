@@ -9,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "app/checks/run_warnings.h"
 #include "app/checks/summary.h"
+#include "app/run/compute_members.h"
 #include "app/run/persist.h"
 #include "app/terminal/seconds.h"
 #include "app/terminal/terminal.h"
@@ -82,6 +83,7 @@ absl::Status FollowTraining(const RunConfig& config, const RunDir& dir, const st
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<trainer::Trainer> trainer,
                          StartAsRankZeroDid(config, dir, device, ranks));
   if (store.has_value()) trainer->StoreVersionsIn(*std::move(store));
+  trainer->BorrowThreads(ComputeMemberOfRole(config, device, dir.path(), "trainer", ranks.rank()));
   return trainer->Follow();
 }
 
@@ -99,6 +101,7 @@ absl::StatusOr<bool> RunTraining(const RunConfig& config, const RunDir& dir, con
   INGOT_RETURN_IF_ERROR(dir.DropReplaced());
   const int64_t first_step = trainer->version();
   if (parts.store.has_value()) trainer->StoreVersionsIn(*parts.store);
+  trainer->BorrowThreads(parts.compute);
 
   const RetryPolicy retry{.stop = &stop};
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<base::RunLog> log,

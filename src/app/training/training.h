@@ -15,6 +15,7 @@
 #include "app/training/eval_grades.h"
 #include "base/metrics.h"
 #include "base/status.h"
+#include "kernels/compute_share.h"
 #include "trainer/parallel/ranks.h"
 #include "weights/publisher.h"
 #include "weights/stores/version_writer.h"
@@ -31,6 +32,7 @@ struct TrainerParts {
   std::optional<weights::VersionStore> store = {};      // rank 0's store; set if `writer` is
   // Called once when the first version is live, so that agents can start. May be null.
   std::function<absl::Status()> on_first_version = {};
+  std::shared_ptr<kernels::ComputeMember> compute = {};  // null = threads are not lent
 };
 
 // Blocks until total_steps steps have been trained and the last evaluation is done. Returns whether the run met its

@@ -2,24 +2,19 @@
 
 #include <ATen/Parallel.h>
 
-#include <memory>
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <system_error>
+#include <thread>
 
 #include "kernels/crew.h"
 
 namespace ingot::kernels {
 namespace {
 
-// Returns the calling thread's crew, which has at::get_num_threads() threads.
-Crew& OwnCrew() {
-  thread_local std::unique_ptr<Crew> crew;
-  const int threads = at::get_num_threads();
-  if (crew == nullptr || crew->threads() != threads) {
-    crew.reset();
-    crew = std::make_unique<Crew>(threads);
-  }
-  return *crew;
-}
-
+thread_local ComputeMember* computing = nullptr;  // of the calling thread's Computing; null = none
 // Whether this thread is computing a range of a loop.
 thread_local bool in_loop = false;
 
@@ -28,16 +23,73 @@ struct InLoop {
   ~InLoop() { in_loop = false; }
 };
 
+Crew& OwnCrew() {
+  thread_local Crew crew(1);
+  return crew;
+}
+
+// Returns the number of threads for a loop: `own`, and those that can be borrowed.
+int ThreadsOfLoop(Crew& crew, int own) {
+  int threads = own;
+  if (computing != nullptr) threads = std::max(own, computing->threads() + computing->Borrow(crew.awake()));
+  try {
+    crew.Grow(threads);
+  } catch (const std::system_error&) {
+    if (crew.threads() < own) throw;  // without a loan, the loop has its own threads
+  }
+  return std::min(threads, crew.threads());
+}
+
+// Counts the time that threads other than the caller spend in the loop, except for that of `own` threads.
+class BorrowedTime {
+ public:
+  BorrowedTime(int threads, int own)
+      : share_(static_cast<double>(threads - own) / (threads - 1)), caller_(std::this_thread::get_id()) {}
+  void Run(int64_t begin, int64_t end, const std::function<void(int64_t, int64_t)>& body) {
+    const auto start = std::chrono::steady_clock::now();
+    body(begin, end);
+    if (std::this_thread::get_id() == caller_) return;
+    member_->CountBorrowed(std::chrono::duration_cast<std::chrono::nanoseconds>(
+        share_ * std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start)));
+  }
+
+ private:
+  const double share_;
+  const std::thread::id caller_;
+  ComputeMember* const member_ = computing;
+};
+
 }  // namespace
 
 ParallelFor TorchParallelFor() {
   return [](int64_t count, const std::function<void(int64_t, int64_t)>& body) {
-    if (count <= 1 || in_loop || at::in_parallel_region() || at::get_num_threads() <= 1) return Serial(count, body);
-    OwnCrew().Run(count, [&](int64_t begin, int64_t end) {
-      const InLoop inside;
-      body(begin, end);
-    });
+    if (count <= 1 || in_loop || at::in_parallel_region()) return Serial(count, body);
+    const int own = at::get_num_threads();
+    if (own <= 1 && computing == nullptr) return Serial(count, body);
+    Crew& crew = OwnCrew();
+    const int threads = ThreadsOfLoop(crew, own);
+    std::optional<BorrowedTime> borrowed;
+    if (threads > own) borrowed.emplace(threads, own);
+    crew.Run(
+        count,
+        [&](int64_t begin, int64_t end) {
+          const InLoop inside;
+          borrowed ? borrowed->Run(begin, end, body) : body(begin, end);
+        },
+        threads);
   };
+}
+
+Computing::Computing(ComputeMember* member) : member_(member), before_(computing) {
+  if (member_ == nullptr) return;
+  computing = member_;
+  member_->Begin();
+}
+
+Computing::~Computing() {
+  if (member_ == nullptr) return;
+  member_->End();
+  computing = before_;
 }
 
 void UseThreads(int threads) {

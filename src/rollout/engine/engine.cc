@@ -391,16 +391,20 @@ void Engine::Run() {
   runner_->BindThread();
   std::vector<Emission> emissions;
   while (true) {
-    if (!core_.CanStep())
+    if (!core_.CanStep()) {
+      runner_->SetComputing(false);
       wake_->WaitUntil(clock_, core_.waiting() == 0 ? nanoseconds::max() : clock_.Now() + kDeadlinePoll);
+    }
     if (!TakeInbox()) break;
     emissions.clear();
     const bool busy = core_.CanStep();
+    runner_->SetComputing(busy);
     const nanoseconds start = clock_.Now();
     core_.Step(&emissions);
     Settle(emissions, busy ? clock_.Now() - start : nanoseconds(0));
     for (Emission& emission : emissions) emission.gate->Deliver(std::move(emission.chunk));
   }
+  runner_->SetComputing(false);
   const absl::Status gone = absl::UnavailableError("the rollout engine is shutting down");
   emissions.clear();
   core_.FailAll(gone, &emissions);

@@ -83,6 +83,10 @@ class ModelRunner {
   // Called once on the thread that will call Forward.
   virtual void BindThread() {}
 
+  // Called on that thread: true = passes follow, false = the engine waits for requests. A runner may lend its compute
+  // threads while the engine waits.
+  virtual void SetComputing(bool /*computing*/) {}
+
   // Returns log_softmax(logits / temperature), shape [sampled rows, vocab_size], valid until the next call. Writes the
   // KV cache.
   virtual absl::StatusOr<std::span<const float>> Forward(const RunnableModel& model, const ForwardBatch& batch) = 0;

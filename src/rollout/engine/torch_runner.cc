@@ -188,10 +188,12 @@ class PagedCache final : public model::AttentionBackend {
 
 class TorchRunner final : public ModelRunner {
  public:
-  TorchRunner(const model::ModelConfig& config, const EngineOptions& options, at::Device device)
+  TorchRunner(const model::ModelConfig& config, const EngineOptions& options, at::Device device,
+              std::shared_ptr<kernels::ComputeMember> compute)
       : config_(config),
         device_(device),
         threads_(options.threads),
+        compute_(std::move(compute)),
         eos_ids_(config.eos_token_ids.begin(), config.eos_token_ids.end()),
         cache_(config, options.kv_cache_tokens / options.kv_block_tokens, options.kv_block_tokens, device) {}
 
@@ -202,6 +204,10 @@ class TorchRunner final : public ModelRunner {
   // A recurrent layer's state has no rows.
   bool can_take_back() const override { return config_.recurrent.layers.empty(); }
   void BindThread() override { kernels::UseThreads(threads_); }
+  void SetComputing(bool computing) override {
+    if (computing == computing_.has_value()) return;
+    computing ? static_cast<void>(computing_.emplace(compute_.get())) : computing_.reset();
+  }
 
   absl::StatusOr<std::shared_ptr<const RunnableModel>> Load(
       std::shared_ptr<const weights::Snapshot> snapshot) override {
@@ -339,6 +345,8 @@ class TorchRunner final : public ModelRunner {
   const model::ModelConfig config_;
   const at::Device device_;
   const int32_t threads_;
+  const std::shared_ptr<kernels::ComputeMember> compute_;  // null = threads are not lent
+  std::optional<kernels::Computing> computing_;
   const std::vector<int32_t> eos_ids_;
   PagedCache cache_;
   at::Tensor rows_, normalizers_;
@@ -384,13 +392,14 @@ int64_t CacheBytes(const model::ModelConfig& config, const EngineOptions& option
 }
 
 absl::StatusOr<std::unique_ptr<ModelRunner>> NewTorchRunner(const model::ModelConfig& config,
-                                                            const EngineOptions& options, const std::string& device) {
+                                                            const EngineOptions& options, const std::string& device,
+                                                            std::shared_ptr<kernels::ComputeMember> compute) {
   INGOT_RETURN_IF_ERROR(config.Validate());
   INGOT_RETURN_IF_ERROR(options.Validate());
   try {
     INGOT_RETURN_IF_ERROR(config.CheckDevice(device));
     INGOT_RETURN_IF_ERROR(CheckCacheFits(config, options, device));
-    return std::make_unique<TorchRunner>(config, options, at::Device(device));
+    return std::make_unique<TorchRunner>(config, options, at::Device(device), std::move(compute));
   } catch (const std::exception& error) {
     const absl::Status status = FromTorchException(error, "starting the rollout engine");
     const auto code = absl::IsResourceExhausted(status) ? status.code() : absl::StatusCode::kUnavailable;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "kernels/compute_share.h"
 #include "model/config.h"
 #include "rollout/engine/engine_options.h"
 #include "rollout/engine/model_runner.h"
@@ -24,12 +25,14 @@ absl::Status CheckCacheFits(const model::ModelConfig& config, const EngineOption
 // Returns ModelRunner::max_weight_bytes for this model, with a draft head.
 int64_t MaxWeightBytes(const model::ModelConfig& config);
 
-// Creates the runner and allocates the KV cache. `device` is a torch device name, such as "cpu" or "cuda:0".
+// Creates the runner and allocates the KV cache. `device` is a torch device name, such as "cpu" or "cuda:0". `compute`
+// lends and borrows compute threads on the CPU; null = the runner always uses its own.
 //   INVALID_ARGUMENT    the configuration does not describe a model
 //   UNIMPLEMENTED       the device has no kernels for the model's family
 //   UNAVAILABLE         the device does not exist or has too little memory
 //   RESOURCE_EXHAUSTED  the cache exceeds this machine's free memory (CPU); the error includes both sizes
 absl::StatusOr<std::unique_ptr<ModelRunner>> NewTorchRunner(const model::ModelConfig& config,
-                                                            const EngineOptions& options, const std::string& device);
+                                                            const EngineOptions& options, const std::string& device,
+                                                            std::shared_ptr<kernels::ComputeMember> compute = nullptr);
 
 }  // namespace ingot::rollout

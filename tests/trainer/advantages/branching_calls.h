@@ -31,9 +31,10 @@ inline std::shared_ptr<const weights::Snapshot> SnapshotOf(const model::Paramete
 
 inline std::unique_ptr<rollout::Engine> EngineOver(const model::ModelConfig& config,
                                                    const rollout::EngineOptions& options,
-                                                   const model::Parameters& parameters) {
+                                                   const model::Parameters& parameters,
+                                                   std::shared_ptr<kernels::ComputeMember> compute = nullptr) {
   rollout::Engine::Parts parts;
-  parts.runner = *rollout::NewTorchRunner(config, options, "cpu");
+  parts.runner = *rollout::NewTorchRunner(config, options, "cpu", std::move(compute));
   return *rollout::Engine::Create(options, std::move(parts), SnapshotOf(parameters, 0));
 }
 

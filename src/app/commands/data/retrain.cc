@@ -24,6 +24,7 @@
 #include "app/models/model_setup.h"
 #include "app/record/run_view.h"
 #include "app/record/stored_run.h"
+#include "app/run/compute_members.h"
 #include "app/run/kept_loss.h"
 #include "app/run/kept_template.h"
 #include "app/run/persist.h"
@@ -240,6 +241,9 @@ absl::Status TrainOnBatches(const Job& job, const RetryPolicy& retry, trainer::B
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<trainer::Trainer> trainer,
                          StartOrResume(config, job.dir, job.model, /*ranks=*/nullptr, job.resume, line, *retry.stop));
   INGOT_RETURN_IF_ERROR(job.dir.DropReplaced());
+  // The trainer borrows the threads of the engines that this run does not have.
+  trainer->BorrowThreads(
+      ComputeMemberOf(config, job.model.device, std::make_shared<kernels::ComputeTable>(), "trainer", 0));
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<base::RunLog> log,
                          OpenRecord(config, job.dir, job.resume, trainer->version(), metrics, retry));
   std::vector<double> rewards = ReadRecord(job.dir.metrics()).rewards;
