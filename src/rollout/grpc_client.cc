@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "proto/grpc_call.h"
 #include "proto/grpc_status.h"
+#include "proto/parking.grpc.pb.h"
 #include "proto/rollout.grpc.pb.h"
 #include "rollout/engine/chunk_gate.h"
 
@@ -166,6 +168,26 @@ class GrpcClient final : public Client {
   LiveStreams live_;
 };
 
+class GrpcParking final : public Parking {
+ public:
+  GrpcParking(v1::RoleChannel channel, std::chrono::milliseconds timeout)
+      : stubs_(std::move(channel)), timeout_(timeout) {}
+
+  absl::StatusOr<v1::ParkResponse> Park(const v1::ParkRequest& request) override {
+    return v1::CallUnary(stubs_, &v1::EngineParking::Stub::Park, request,
+                         {.timeout = timeout_, .wait = false, .repeat = false});
+  }
+  absl::Status Resume() override {
+    return v1::CallUnary(stubs_, &v1::EngineParking::Stub::Resume, v1::ResumeRequest(),
+                         {.timeout = timeout_, .wait = false, .repeat = false})
+        .status();
+  }
+
+ private:
+  const v1::Stubs<v1::EngineParking> stubs_;
+  const std::chrono::milliseconds timeout_;
+};
+
 }  // namespace
 
 absl::Status GrpcClientOptions::Validate() const {
@@ -176,6 +198,10 @@ absl::Status GrpcClientOptions::Validate() const {
 
 std::shared_ptr<Client> NewGrpcClient(v1::RoleChannel channel, GrpcClientOptions options) {
   return std::make_shared<GrpcClient>(std::move(channel), options);
+}
+
+std::shared_ptr<Parking> NewGrpcParking(v1::RoleChannel channel, std::chrono::milliseconds timeout) {
+  return std::make_shared<GrpcParking>(std::move(channel), timeout);
 }
 
 }  // namespace ingot::rollout

@@ -63,6 +63,52 @@ void ReportPublish(const weights::PublishStats& stats, StepMetrics& metrics) {
 
 }  // namespace
 
+// Takes the device for a step, and gives it back when destroyed.
+class TrainLoop::Turn {
+ public:
+  explicit Turn(const TrainLoop& loop) : loop_(loop), probe_(loop.probe_) {}
+  ~Turn() { Give(); }
+
+  absl::Status Take(int64_t step) {
+    if (loop_.options_.take_device == nullptr) return absl::OkStatus();
+    const auto start = loop_.clock_.Now();
+    SampleProbe(step);
+    const auto sampled = loop_.clock_.Now();
+    taken_ = true;  // an engine that is parked resumes even if another one could not be
+    INGOT_RETURN_IF_ERROR(loop_.options_.take_device());
+    probe_seconds_ = Seconds(sampled - start);
+    take_seconds_ = Seconds(loop_.clock_.Now() - sampled);
+    return absl::OkStatus();
+  }
+  void Give() {
+    if (!std::exchange(taken_, false)) return;
+    const auto start = loop_.clock_.Now();
+    loop_.options_.give_device();
+    give_seconds_ = Seconds(loop_.clock_.Now() - start);
+  }
+  const ProbeSource& probe() const { return probe_; }
+  void Report(StepMetrics& metrics) const {
+    if (loop_.options_.take_device == nullptr) return;
+    metrics["perf/switch_to_train_ms"] = 1e3 * take_seconds_;
+    metrics["perf/switch_to_rollout_ms"] = 1e3 * give_seconds_;
+    metrics["perf/probe_sampling_seconds"] = probe_seconds_;
+  }
+
+ private:
+  // A parked engine does not sample, so the calls are sampled now, and the step only scores them.
+  void SampleProbe(int64_t step) {
+    const int64_t tokens = loop_.trainer_.options().probe_tokens;
+    if (probe_ == nullptr || tokens <= 0) return;
+    const base::WorkPart shown("probe: sampling by the engine");
+    probe_ = [calls = loop_.probe_(step, tokens)](int64_t, int64_t) { return calls; };
+  }
+
+  const TrainLoop& loop_;
+  ProbeSource probe_;
+  bool taken_ = false;
+  double probe_seconds_ = 0, take_seconds_ = 0, give_seconds_ = 0;
+};
+
 TrainLoop::TrainLoop(const LoopOptions& options, Trainer& trainer, BatchSource& source, VersionSink& sink,
                      StepObserver* observer, ProbeSource probe, const base::Clock& clock)
     : options_(options),
@@ -99,12 +145,15 @@ absl::Status TrainLoop::RunStep(int64_t step) {
   const auto saved = clock_.Now();
   INGOT_ASSIGN_OR_RETURN(const TrainBatch batch, source_.Next(step));
   const auto received = clock_.Now();
+  Turn turn(*this);
+  INGOT_RETURN_IF_ERROR(turn.Take(step));
   whole_ = false;
-  INGOT_ASSIGN_OR_RETURN(StepReport report, trainer_.TrainStep(batch, probe_));
+  INGOT_ASSIGN_OR_RETURN(StepReport report, trainer_.TrainStep(batch, turn.probe()));
   whole_ = true;
   const auto trained = clock_.Now();
   std::chrono::nanoseconds copied = trained;
   const absl::StatusOr<weights::PublishStats> published = PublishCurrent(&copied);
+  turn.Give();
   const auto end = clock_.Now();
 
   times.checkpoint = Seconds(saved - start);
@@ -117,6 +166,7 @@ absl::Status TrainLoop::RunStep(int64_t step) {
   if (report.stepped_at.count() > 0) {
     report.metrics["perf/update_weights_snapshot_ms"] = 1e3 * Seconds(copied - report.stepped_at);
   }
+  turn.Report(report.metrics);
   ReportFeed(batch.feed, report.metrics);
   const absl::Status reported = observer_ == nullptr ? absl::OkStatus() : observer_->OnStep(report, batch);
   return published.ok() ? reported : published.status();

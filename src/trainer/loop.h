@@ -3,8 +3,10 @@
 //   [publish the start version]
 //   for step in [trainer.version(), total_steps):
 //     batch = source.Next(step)        the source journals it before it returns
+//     [take the device]                if the engines share it
 //     trainer.TrainStep(batch)         makes version step + 1
 //     sink.Publish(version step + 1)   then the engines switch to it
+//     [give the device]                the engines continue on the new version
 //     observer.OnStep(report)          also called if publishing failed
 //     checkpoint step + 1, if due      includes exactly the batches below step + 1
 //
@@ -63,6 +65,11 @@ struct LoopOptions {
   std::function<absl::StatusOr<std::shared_ptr<const weights::Snapshot>>()> take;
   // Retries `write` while its error may be transient. `what` names the write. Null = call `write` once.
   std::function<absl::Status(const std::string& what, const std::function<absl::Status()>& write)> persist;
+  // The trainer's turn on a device that it shares with the engines: `take_device` before each step, after the probe is
+  // sampled, and `give_device` once the step's version is live or the step has failed. An error of `take_device` fails
+  // the step. Null = the trainer has the device to itself.
+  std::function<absl::Status()> take_device;
+  std::function<void()> give_device;
   int64_t end = -1;  // last version, at most total_steps; does not affect learning-rate decay; -1 = total_steps
 };
 
@@ -79,6 +86,7 @@ class TrainLoop {
  private:
   int64_t End() const { return options_.end >= 0 ? options_.end : trainer_.options().total_steps; }
   absl::Status RunStep(int64_t step);
+  class Turn;  // on a shared device
   // If not null, `copied` is set to the time when the snapshot was complete.
   absl::StatusOr<weights::PublishStats> PublishCurrent(std::chrono::nanoseconds* copied = nullptr);
   // Saves the previous step's version if its checkpoint is due. Called at the start of the next step, when that version

@@ -108,12 +108,20 @@ class FakeRunner final : public ModelRunner {
     return std::span<const float>(rows_);
   }
 
+  // The memory comes back as zeros, which no request may read.
+  absl::StatusOr<int64_t> ReleaseMemory() override {
+    if (!releases) return absl::UnimplementedError("this device keeps its memory");
+    std::fill(kv_.begin(), kv_.end(), 0);
+    return static_cast<int64_t>(kv_.size() * sizeof(uint64_t));
+  }
+
   std::span<const float> LogNormalizers() const override { return normalizers_; }
   // A layer with one choice: the row's position plus 300, so that both bytes matter.
   std::span<const uint16_t> Routes() const override { return routes_; }
 
   std::vector<int32_t> eos;
   bool takes_back = true;
+  bool releases = true;
   absl::Status fail;
   int64_t spoils = -1;    // a row of this id makes its sequence's rows of the pass NaN; -1 = none
   bool poisoned = false;  // the model has diverged: every row is NaN

@@ -35,6 +35,8 @@ struct Remote {
     int port = 0;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
     builder.RegisterService(service.get());
+    parking_service = NewParkingService(*engine);
+    builder.RegisterService(parking_service.get());
     server = builder.BuildAndStart();
     channel = grpc::CreateChannel("127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials());
     client = NewGrpcClient(channel);
@@ -48,7 +50,7 @@ struct Remote {
   StepGate gate;
   std::atomic<uint64_t> loads{0};  // of weights
   std::unique_ptr<Engine> engine;
-  std::unique_ptr<grpc::Service> service;
+  std::unique_ptr<grpc::Service> service, parking_service;
   std::unique_ptr<grpc::Server> server;
   std::shared_ptr<grpc::Channel> channel;
   std::shared_ptr<Client> client;
@@ -217,6 +219,25 @@ TEST(RolloutGrpcTest, AServerOfFixedWeightsSamplesAndRejectsUpdates) {
   auto request = remote.client->Generate(Ask({1}, 3), result.OnChunk());
   ASSERT_EQ(result.Wait(), absl::OkStatus());
   EXPECT_EQ(result.versions.front().version(), 1);
+}
+
+TEST(RolloutGrpcTest, ParksAndResumesTheEngine) {
+  Remote remote;
+  const auto parking = NewGrpcParking(remote.channel, std::chrono::seconds(30));
+  v1::ParkRequest park;
+  EXPECT_EQ(parking->Park(park).status().code(), absl::StatusCode::kInvalidArgument);
+  park.set_timeout_seconds(30);
+  park.set_lease_seconds(1000);
+  EXPECT_EQ(parking->Park(park)->freed_bytes(), 8 * 8000);
+  Collect result;
+  auto request = remote.client->Generate(Ask({1, 2}, 3), result.OnChunk());
+  while (remote.engine->Status()->waiting() == 0) std::this_thread::yield();
+  ASSERT_EQ(parking->Resume(), absl::OkStatus());
+  EXPECT_EQ(result.Wait(), absl::OkStatus());
+  remote.engine->Shutdown();
+  EXPECT_EQ(parking->Park(park).status().code(), absl::StatusCode::kUnavailable);
+  remote.server->Shutdown();
+  EXPECT_EQ(parking->Park(park).status().code(), absl::StatusCode::kUnavailable) << "it does not wait for a dead one";
 }
 
 TEST(RolloutGrpcTest, DestroyingTheClientEndsItsRequests) {

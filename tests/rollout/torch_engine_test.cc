@@ -265,6 +265,29 @@ TEST(TorchEngineTest, ASwapMixesFollowersAndLeavesPinnedRequestsAloneToTheBit) {
   }
 }
 
+TEST(TorchEngineTest, ParkingReturnsTheCacheToTheSystemAndChangesNoBit) {
+  EngineOptions options = Options();
+  options.kv_cache_tokens = 1 << 16;
+  const v1::GenerateRequest ask = Ask(Prompt(3, 50), 100, 1, 5);
+  const auto reference = MakeEngine(options, Snapshot(1, 7)), engine = MakeEngine(options, Snapshot(1, 7));
+  Collect whole, parked;
+  auto undisturbed = reference->Generate(ask, whole.OnChunk()), request = engine->Generate(ask, parked.OnChunk());
+  parked.WaitForTokens(1);
+  v1::ParkRequest terms;
+  terms.set_timeout_seconds(60);
+  terms.set_lease_seconds(1000);
+  const auto answer = engine->Park(terms);
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  const int64_t bytes = CacheBytes(Config(), options);
+  EXPECT_GT(answer->freed_bytes(), bytes - (int64_t{1} << 16)) << "of " << bytes;
+  EXPECT_LE(answer->freed_bytes(), bytes);
+  ASSERT_EQ(engine->Resume(), absl::OkStatus());
+  ASSERT_EQ(whole.Wait(), absl::OkStatus());
+  ASSERT_EQ(parked.Wait(), absl::OkStatus());
+  EXPECT_EQ(parked.ids, whole.ids);
+  EXPECT_EQ(parked.logprobs, whole.logprobs);
+}
+
 TEST(TorchEngineTest, WeightsOfAnotherModelAreRejectedAndTheEngineGoesOn) {
   const auto engine = MakeEngine(Options(), Snapshot(1, 7));
   const float values[4] = {1, 2, 3, 4};

@@ -83,13 +83,14 @@ struct Scenario {
     loop_options.checkpoint_root = dir.path();
     loop_options.extra_files = {{"tokenizer.json", "{}"}};
   }
-  absl::Status Go() { return TrainLoop(loop_options, *trainer, recorder, recorder, &recorder, nullptr, clock).Run(); }
+  absl::Status Go() { return TrainLoop(loop_options, *trainer, recorder, recorder, &recorder, probe, clock).Run(); }
 
   TempDir dir;
   base::ManualClock clock;
   Recorder recorder{clock};
   std::unique_ptr<Trainer> trainer;
   LoopOptions loop_options;
+  ProbeSource probe;
 };
 
 TEST(TrainLoop, WritesACheckpointAfterTheReportOfTheStepItEndsWith) {
@@ -167,6 +168,46 @@ TEST(TrainLoop, MeasuresWhereTheTimeGoes) {
   EXPECT_EQ(m.at("perf/update_weights_wait_ms"), 15);
   EXPECT_EQ(m.at("perf/update_weights_version_lag"), 2);
   EXPECT_EQ(m.at("scheduler/window"), 12);
+}
+
+TEST(TrainLoop, TakesASharedDeviceFromTheProbeUntilTheVersionIsLive) {
+  Scenario run(0);
+  run.loop_options.take_device = [&run] {
+    run.recorder.events.push_back("take");
+    run.clock.Advance(std::chrono::milliseconds(20));
+    return absl::OkStatus();
+  };
+  run.loop_options.give_device = [&run] {
+    run.recorder.events.push_back("give");
+    run.clock.Advance(std::chrono::milliseconds(30));
+  };
+  run.probe = [&run](int64_t version, int64_t) -> absl::StatusOr<std::vector<tree::CallPath>> {
+    run.recorder.events.push_back(absl::StrCat("probe ", version));
+    return std::vector<tree::CallPath>();
+  };
+  run.recorder.stop_at = 1;
+  EXPECT_EQ(run.Go().code(), absl::StatusCode::kCancelled);
+  EXPECT_THAT(run.recorder.events,
+              ElementsAre("publish 0", "batch 0", "probe 0", "take", "publish 1", "give", "step 0"));
+  const StepMetrics& metrics = run.recorder.reports[0].metrics;
+  EXPECT_DOUBLE_EQ(metrics.at("perf/switch_to_train_ms"), 20);
+  EXPECT_DOUBLE_EQ(metrics.at("perf/switch_to_rollout_ms"), 30);
+}
+
+TEST(TrainLoop, GivesASharedDeviceBackAfterEveryFailure) {
+  for (const bool parks : {false, true}) {
+    Scenario run(0);
+    run.loop_options.take_device = [&run, parks] {
+      run.recorder.events.push_back("take");
+      return parks ? absl::OkStatus() : absl::DeadlineExceededError("the engine's running step did not end");
+    };
+    run.loop_options.give_device = [&run] { run.recorder.events.push_back("give"); };
+    run.recorder.break_batch_at = 0;
+    const absl::Status status = run.Go();
+    EXPECT_EQ(status.code(), parks ? absl::StatusCode::kInvalidArgument : absl::StatusCode::kDeadlineExceeded)
+        << status;
+    EXPECT_THAT(run.recorder.events, ElementsAre("publish 0", "batch 0", "take", "give"));
+  }
 }
 
 TEST(TrainLoop, ErrorsNameTheStep) {

@@ -124,11 +124,14 @@ absl::Status EmbeddedRun::StartAgents() {
 }
 
 TrainerParts EmbeddedRun::PartsOfTrainer() {
+  std::vector<ParkedEngine> parked;
+  if (auto parking = std::dynamic_pointer_cast<rollout::Parking>(parts_->engine)) parked = {{"the engine", parking}};
   return {.clients = parts_->clients,
           .publisher = *parts_->publisher,
           .eval_grades = parts_->eval_grades,
           .on_first_version = [this] { return StartAgents(); },
-          .compute = parts_->trainer_compute};
+          .compute = parts_->trainer_compute,
+          .parked = std::move(parked)};
 }
 
 void EmbeddedRun::Stop() {

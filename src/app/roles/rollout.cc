@@ -31,6 +31,9 @@ absl::Status RunRollout(const RoleContext& context) {
   if (auto* guard = dynamic_cast<engines::EngineGuard*>(engine.get()); guard != nullptr) {
     services.push_back(engines::NewEngineGuardService(*guard));
   }
+  if (auto* parking = dynamic_cast<rollout::Parking*>(engine.get()); parking != nullptr) {
+    services.push_back(rollout::NewParkingService(*parking));
+  }
   INGOT_ASSIGN_OR_RETURN(const WeightTransport transport, TransportOf(context.config.weights.transports, name));
   if (transport == WeightTransport::kBroadcast) {
     services.push_back(NewWeightGroupService(*engine, engine->codec(), SeatOf(context)));

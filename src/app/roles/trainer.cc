@@ -40,6 +40,12 @@ constexpr milliseconds kGatewayDeadline{1000};
 // Setting an engine aside is repeated at the next measured step.
 constexpr milliseconds kGuardDeadline{5000};
 
+// Longer than the engine's own timeout, so that its error names the cause.
+milliseconds ParkDeadline(const RunConfig& config) {
+  return std::chrono::duration_cast<milliseconds>(base::FromSeconds(config.cluster.park_timeout_s)) +
+         milliseconds(5000);
+}
+
 absl::StatusOr<int> RunTrainerRole(const RoleContext& context, trainer::Ranks* ranks) {
   const RunConfig& config = context.config;
   const RunDir& dir = context.dir;
@@ -79,6 +85,10 @@ absl::StatusOr<int> RunTrainerRole(const RoleContext& context, trainer::Ranks* r
   const base::Timer leases = timers.PostEvery(milliseconds(1000), [&publisher] { publisher.CheckLeases(); });
   TrainerParts parts{.clients = clients, .publisher = publisher, .ranks = ranks};
   parts.compute = ComputeMemberOfRole(config, context.device.torch_name, dir.path(), "trainer", context.index);
+  for (int i = 0; config.cluster.placement == Placement::kShared && i < config.cluster.rollout_engines; ++i) {
+    const std::string name = RoleName("rollout", i);
+    parts.parked.emplace_back(name, rollout::NewGrpcParking(context.registry->To(name), ParkDeadline(config)));
+  }
   INGOT_ASSIGN_OR_RETURN(parts.writer, engines->RankWriter());
   if (parts.writer != nullptr) {
     INGOT_ASSIGN_OR_RETURN(parts.store, RankStoreOf(config, dir));

@@ -61,6 +61,12 @@ void BindRoles(base::Schema& schema, ClusterOptions& o) {
   schema.Field("drain_s", &o.drain_s,
                "seconds that a stopping engine gets to finish its calls; new calls go to other engines immediately",
                base::InRange(0, 86400));
+  schema.Choice("placement", &o.placement, {"split", "shared"},
+                "split: trainer and engines compute at the same time; shared: they take turns: during a step, engines "
+                "are parked, which frees their KV caches, and calls wait; only on CPUs");
+  schema.Field("park_timeout_s", &o.park_timeout_s,
+               "seconds that an engine gets to finish its forward pass before a step, with placement shared",
+               base::LeftOpen(0, 86400));
   schema.Field("max_restarts", &o.max_restarts,
                "maximum number of restarts of a crashed role or trainer rank; resets after it has run for an hour");
   schema.Field("token_file", &o.token_file,

@@ -48,6 +48,9 @@ struct KubernetesOptions {
   bool jobset = false;
 };
 
+// Whether the trainer and the engines compute at the same time, or take turns on one device (rollout/parking.h).
+enum class Placement { kSplit, kShared };
+
 // The system that starts the nodes.
 enum class LauncherKind { kLocal, kSlurm, kKubernetes };
 
@@ -72,6 +75,8 @@ struct ClusterOptions {
   int32_t takeover_engines = 0;
   int32_t datapools = 1;
   double drain_s = 30;
+  Placement placement = Placement::kSplit;
+  double park_timeout_s = 60;
   int32_t max_restarts = 3;
   std::string token_file;
   std::string tls_certificate, tls_key;

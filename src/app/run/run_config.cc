@@ -222,6 +222,20 @@ absl::Status CheckCompute(const RunConfig& config) {
   return absl::OkStatus();
 }
 
+absl::Status CheckPlacement(const RunConfig& config) {
+  if (config.cluster.placement == Placement::kSplit) return absl::OkStatus();
+  const auto refused = [](std::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat("cluster.placement is shared, and ", base::View(why)));
+  };
+  if (config.device == "cuda") return refused("device is cuda: engines can be parked only on CPUs; set one of them");
+  if (config.has_external_engine())
+    return refused("rollout.engine is not ingot: its server cannot be parked; use split");
+  if (config.cluster.takeover_engines > 0) {
+    return refused("cluster.takeover_engines is above 0: engines that join during the run are not parked; set it to 0");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckMetrics(const RunConfig& config) {
   if (config.metrics.port == 0 || !config.gateway.admin_key_file.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -265,6 +279,7 @@ absl::Status Validate(const RunConfig& config) {
   INGOT_RETURN_IF_ERROR(CheckEvaluation(config));
   INGOT_RETURN_IF_ERROR(CheckCompute(config));
   INGOT_RETURN_IF_ERROR(config.cluster.Validate());
+  INGOT_RETURN_IF_ERROR(CheckPlacement(config));
   INGOT_RETURN_IF_ERROR(CheckMetrics(config));
   INGOT_RETURN_IF_ERROR(CheckData(config));
   return CheckStages(config);

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdio>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -26,6 +27,7 @@
 #include "base/rng.h"
 #include "base/run_log.h"
 #include "trainer/loop.h"
+#include "trainer/pass/tensor_memory.h"
 #include "trainer/trainer.h"
 
 namespace ingot::app {
@@ -126,6 +128,15 @@ absl::StatusOr<bool> RunTraining(const RunConfig& config, const RunDir& dir, con
 
   trainer::LoopOptions options = LoopOptionsOf(model, dir, retry);
   if (parts.writer != nullptr) options.take = StoringVersions(*trainer, *parts.writer, retry);
+  std::optional<SharedDevice> device;
+  if (config.cluster.placement == Placement::kShared) {
+    device.emplace(parts.parked, base::FromSeconds(config.cluster.park_timeout_s));
+    options.take_device = [&device] { return device->Take(); };
+    options.give_device = [&device] {
+      trainer::ReleaseTensorMemory();
+      device->Give();
+    };
+  }
   options.retain = [&](int64_t version) { return evaluations.Retains(version) || pinned.Pins(version); };
   const trainer::ProbeSource probe = [&](int64_t version, int64_t tokens) {
     return SampleProbe(*parts.clients.EngineOfTurn(version).second, version, tokens, source.contexts(),

@@ -7,12 +7,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "app/cluster/role_clients.h"
 #include "app/models/model_setup.h"
 #include "app/run/run_config.h"
 #include "app/run/run_dir.h"
 #include "app/training/eval_grades.h"
+#include "app/training/shared_device.h"
 #include "base/metrics.h"
 #include "base/status.h"
 #include "kernels/compute_share.h"
@@ -33,6 +35,7 @@ struct TrainerParts {
   // Called once when the first version is live, so that agents can start. May be null.
   std::function<absl::Status()> on_first_version = {};
   std::shared_ptr<kernels::ComputeMember> compute = {};  // null = threads are not lent
+  std::vector<ParkedEngine> parked = {};                 // with cluster.placement shared
 };
 
 // Blocks until total_steps steps have been trained and the last evaluation is done. Returns whether the run met its

@@ -13,7 +13,7 @@ using std::chrono::duration;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-// How often an engine without weights checks for late requests.
+// How often an engine without weights checks for late requests, and a parked one also for the end of its lease.
 constexpr milliseconds kDeadlinePoll{20};
 
 double Millis(nanoseconds time) { return duration<double, std::milli>(time).count(); }
@@ -393,9 +393,11 @@ void Engine::Run() {
   while (true) {
     if (!core_.CanStep()) {
       runner_->SetComputing(false);
-      wake_->WaitUntil(clock_, core_.waiting() == 0 ? nanoseconds::max() : clock_.Now() + kDeadlinePoll);
+      const bool watches = core_.waiting() > 0 || core_.parked();
+      wake_->WaitUntil(clock_, watches ? clock_.Now() + kDeadlinePoll : nanoseconds::max());
     }
     if (!TakeInbox()) break;
+    FollowParking();
     emissions.clear();
     const bool busy = core_.CanStep();
     runner_->SetComputing(busy);

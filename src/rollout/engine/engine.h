@@ -33,12 +33,13 @@
 #include "rollout/engine/engine_options.h"
 #include "rollout/engine/loaded_versions.h"
 #include "rollout/engine/sequence_maker.h"
+#include "rollout/parking.h"
 #include "rollout/served_engine.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace ingot::rollout {
 
-class Engine final : public ServedEngine {
+class Engine final : public ServedEngine, public Parking {
  public:
   // The objects that an engine uses. `runner` must not be null.
   struct Parts {
@@ -81,6 +82,10 @@ class Engine final : public ServedEngine {
   absl::Status Release(int64_t version) override;
   absl::StatusOr<int64_t> LiveVersion() override;
   absl::StatusOr<std::vector<weights::HeldVersion>> HeldVersions() override;
+
+  // See Parking. Weights stay in memory, because the next version may be a delta from them.
+  absl::StatusOr<v1::ParkResponse> Park(const v1::ParkRequest& request) override;
+  absl::Status Resume() override;
 
   // Returns the newest live weights, or null before the first update.
   std::shared_ptr<const weights::Snapshot> newest() const;
@@ -125,6 +130,9 @@ class Engine final : public ServedEngine {
   void NoteFirstToken(std::chrono::nanoseconds busy) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Run();
   bool TakeInbox();
+  // On the step thread, between steps (engine_parking.cc): parks or resumes the core if that is wanted.
+  void FollowParking();
+  bool WantsToPark() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Settle(const std::vector<Emission>& emissions, std::chrono::nanoseconds busy);
   void Report() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -143,7 +151,8 @@ class Engine final : public ServedEngine {
   uint64_t next_salt_ ABSL_GUARDED_BY(update_mu_) = 1;
 
   mutable base::Mutex mu_;
-  base::CondVar swapped_;  // signaled when a swap is done or a draining engine's last request has ended
+  // Signaled when a swap is done, when a draining engine's last request has ended, and when the engine parks or resumes.
+  base::CondVar swapped_;
   std::deque<std::unique_ptr<Sequence>> inbox_ ABSL_GUARDED_BY(mu_);
   Swap* swap_ ABSL_GUARDED_BY(mu_) = nullptr;  // posted and owned by SwapIn
   LoadedVersions versions_ ABSL_GUARDED_BY(mu_);
@@ -151,8 +160,12 @@ class Engine final : public ServedEngine {
   int64_t outstanding_ ABSL_GUARDED_BY(mu_) = 0;  // accepted requests that have not ended
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  v1::EngineStatusResponse status_ ABSL_GUARDED_BY(mu_);  // as of the last step
-  Prefill prefill_ ABSL_GUARDED_BY(mu_);                  // as of the last step
+  // Parking. `parked_` follows `park_until_`, or has the error of the runner, which cannot park.
+  std::chrono::nanoseconds park_until_ ABSL_GUARDED_BY(mu_){0};  // end of the lease; 0 = do not park
+  bool parked_ ABSL_GUARDED_BY(mu_) = false;
+  absl::StatusOr<int64_t> freed_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // of the last Park that the step thread executed
+  v1::EngineStatusResponse status_ ABSL_GUARDED_BY(mu_);          // as of the last step
+  Prefill prefill_ ABSL_GUARDED_BY(mu_);                          // as of the last step
   // The newest version until it samples a token; nullopt after that, and before the first swap.
   std::optional<v1::SwapTimes> swapped_in_ ABSL_GUARDED_BY(mu_);
   std::chrono::nanoseconds swapped_at_ ABSL_GUARDED_BY(mu_){0};  // when the pause for its swap ended

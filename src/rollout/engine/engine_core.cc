@@ -54,6 +54,7 @@ void EngineCore::SetNewest(std::shared_ptr<const WeightVersion> version) {
 }
 
 bool EngineCore::CanStep() const {
+  if (parked()) return false;
   if (!running_.empty()) return true;
   return std::any_of(waiting_.begin(), waiting_.end(), [this](const SequencePtr& s) { return !IsHeld(*s); });
 }
@@ -73,6 +74,7 @@ Prefill EngineCore::prefill() const {
 
 void EngineCore::Step(std::vector<Emission>* out) {
   Reap(out);
+  if (parked()) return;
   DropUnusedSalts();
   Admit();
   const nanoseconds start = clock_.Now();
@@ -128,8 +130,9 @@ void EngineCore::Reap(std::vector<Emission>* out) {
 }
 
 bool EngineCore::ReapOne(Sequence& sequence, nanoseconds now, bool is_waiting, std::vector<Emission>* out) {
-  const bool late = now >= sequence.deadline;
-  const absl::Status current = CheckMinVersion(sequence, newest_.get());
+  const bool late = !parked() && now >= sequence.deadline;
+  absl::Status current = CheckMinVersion(sequence, newest_.get());
+  if (current.ok()) current = CheckParkedWait(sequence, now);
   if (!late && !sequence.gate->closed() && current.ok()) {
     next_deadline_ = std::min(next_deadline_, sequence.deadline);
     return false;
@@ -151,6 +154,35 @@ bool EngineCore::ReapOne(Sequence& sequence, nanoseconds now, bool is_waiting, s
   }
   out->push_back(std::move(emission));
   return true;
+}
+
+absl::Status EngineCore::CheckParkedWait(const Sequence& sequence, nanoseconds now) const {
+  if (!parked() || now - std::max(sequence.arrived, *parked_at_) < base::FromSeconds(options_.parked_wait_s)) {
+    return absl::OkStatus();
+  }
+  return absl::UnavailableError(
+      absl::StrCat("the engine has been parked for longer than rollout.parked_wait_s (", options_.parked_wait_s,
+                   " s) while the trainer uses its device: retry later or on another engine"));
+}
+
+void EngineCore::Park() {
+  if (parked()) return;
+  while (!running_.empty()) Preempt(running_.size() - 1);
+  for (const auto& [salt, version] : salts_) blocks_.Drop(salt);
+  salts_.clear();
+  parked_at_ = clock_.Now();
+}
+
+void EngineCore::Resume() {
+  if (!parked()) return;
+  const nanoseconds now = clock_.Now();
+  for (const SequencePtr& sequence : waiting_) {
+    const nanoseconds waited = now - std::max(sequence->arrived, *parked_at_);
+    for (nanoseconds* time : {&sequence->deadline, &sequence->pause_time}) {
+      if (*time != nanoseconds::max()) *time += waited;
+    }
+  }
+  parked_at_.reset();
 }
 
 void EngineCore::DropUnusedSalts() {

@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -82,13 +83,20 @@ class EngineCore {
   // Advances as many requests as possible by one forward pass and appends the messages to `out`.
   void Step(std::vector<Emission>* out);
 
+  // Park stops all requests and frees all blocks: their tokens and seeds stay, and the KV cache's contents may be lost.
+  // Until Resume, Step only ends cancelled requests, and those that have waited for options.parked_wait_s. Deadlines
+  // are moved by the time that requests have waited.
+  void Park();
+  void Resume();
+  bool parked() const { return parked_at_.has_value(); }
+
   // From now on, no accepted request pauses at the end of its slice or waits for a newer version.
   void StopPausing();
 
   // Ends every request with `status`.
   void FailAll(const absl::Status& status, std::vector<Emission>* out);
 
-  // Returns false if there are no requests or all of them are waiting for a version.
+  // Returns false if parked, if there are no requests, or if all of them are waiting for a version.
   bool CanStep() const;
   // Returns when the next request becomes late; max() = no request has a deadline.
   std::chrono::nanoseconds next_deadline() const { return next_deadline_; }
@@ -106,6 +114,7 @@ class EngineCore {
 
   void Reap(std::vector<Emission>* out);
   bool ReapOne(Sequence& sequence, std::chrono::nanoseconds now, bool is_waiting, std::vector<Emission>* out);
+  absl::Status CheckParkedWait(const Sequence& sequence, std::chrono::nanoseconds now) const;
   void DropUnusedSalts();
   void Admit();
   bool IsHeld(const Sequence& sequence) const;
@@ -161,6 +170,7 @@ class EngineCore {
   std::shared_ptr<const WeightVersion> newest_;
   std::vector<std::pair<uint64_t, std::weak_ptr<const WeightVersion>>> salts_;  // salts for blocks that may be named
   std::chrono::nanoseconds next_deadline_ = std::chrono::nanoseconds::max();
+  std::optional<std::chrono::nanoseconds> parked_at_;  // nullopt = not parked
   CoreStats stats_;
 
   // State for the forward pass being prepared.

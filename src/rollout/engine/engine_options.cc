@@ -43,6 +43,10 @@ void Bind(base::Schema& schema, EngineOptions& o) {
                base::InRange(0, 86400));
   schema.Field("request_deadline_ms", &o.request_deadline_ms,
                "milliseconds from a request's arrival to its last token; 0: no deadline", base::NotNegative());
+  schema.Field("parked_wait_s", &o.parked_wait_s,
+               "seconds that a call waits for an engine that is parked (cluster.placement: shared) before it fails and "
+               "is retried; this time does not count for request_deadline_ms",
+               base::LeftOpen(0, 86400));
   schema.Field("max_update_bytes", &o.max_update_bytes, "maximum size of one weight update over gRPC",
                base::Positive());
   schema.Field("update_deadline_ms", &o.update_deadline_ms,

@@ -87,6 +87,12 @@ class ModelRunner {
   // threads while the engine waits.
   virtual void SetComputing(bool /*computing*/) {}
 
+  // Returns the memory of the KV cache and of earlier results to the system, and the number of bytes. The contents of
+  // all slots are lost. Later passes use the memory again. Called on the same thread.
+  virtual absl::StatusOr<int64_t> ReleaseMemory() {
+    return absl::UnimplementedError("the model runner cannot release its memory");
+  }
+
   // Returns log_softmax(logits / temperature), shape [sampled rows, vocab_size], valid until the next call. Writes the
   // KV cache.
   virtual absl::StatusOr<std::span<const float>> Forward(const RunnableModel& model, const ForwardBatch& batch) = 0;

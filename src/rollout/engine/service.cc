@@ -8,6 +8,7 @@
 
 #include "base/mutex.h"
 #include "proto/grpc_status.h"
+#include "proto/parking.grpc.pb.h"
 #include "proto/rollout.grpc.pb.h"
 #include "weights/delta.h"
 
@@ -191,10 +192,29 @@ class RolloutService final : public BaseService {
   const std::optional<WeightReceiver> receiver_;
 };
 
+class ParkingService final : public v1::EngineParking::Service {
+ public:
+  explicit ParkingService(Parking& parking) : parking_(parking) {}
+
+  grpc::Status Park(grpc::ServerContext*, const v1::ParkRequest* request, v1::ParkResponse* response) override {
+    absl::StatusOr<v1::ParkResponse> parked = parking_.Park(*request);
+    if (parked.ok()) *response = *std::move(parked);
+    return v1::ToGrpc(parked.status());
+  }
+  grpc::Status Resume(grpc::ServerContext*, const v1::ResumeRequest*, v1::ResumeResponse*) override {
+    return v1::ToGrpc(parking_.Resume());
+  }
+
+ private:
+  Parking& parking_;
+};
+
 }  // namespace
 
 std::unique_ptr<grpc::Service> NewRolloutService(Client& engine, std::optional<WeightReceiver> receiver) {
   return std::make_unique<RolloutService>(engine, std::move(receiver));
 }
+
+std::unique_ptr<grpc::Service> NewParkingService(Parking& parking) { return std::make_unique<ParkingService>(parking); }
 
 }  // namespace ingot::rollout

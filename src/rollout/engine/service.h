@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "rollout/client.h"
+#include "rollout/parking.h"
 #include "rollout/served_engine.h"
 #include "weights/delta.h"
 #include "weights/sink.h"
@@ -31,5 +32,8 @@ std::unique_ptr<grpc::Service> NewRolloutService(Client& engine, std::optional<W
 inline std::unique_ptr<grpc::Service> NewRolloutService(ServedEngine& engine) {
   return NewRolloutService(engine, WeightReceiver{engine, engine.codec(), engine.options().max_update_bytes});
 }
+
+// REQUIRES: `parking` outlives the server.
+std::unique_ptr<grpc::Service> NewParkingService(Parking& parking);
 
 }  // namespace ingot::rollout

@@ -4,6 +4,8 @@
 #include <c10/core/InferenceMode.h>
 
 #include <absl/strings/str_format.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstddef>
 #include <cstring>
@@ -59,6 +61,16 @@ at::ScalarType CacheType(const model::ModelConfig& config) {
   return config.torch_dtype == "bfloat16" ? at::kBFloat16 : at::kFloat;
 }
 
+// Returns the whole memory pages inside a tensor to the system, and their number of bytes. They are zero afterwards.
+int64_t ReleasePages(const at::Tensor& tensor) {
+  if (!tensor.defined() || tensor.nbytes() == 0) return 0;
+  static const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto start = reinterpret_cast<uintptr_t>(tensor.mutable_data_ptr());
+  const uintptr_t begin = (start + page - 1) / page * page, end = (start + tensor.nbytes()) / page * page;
+  if (begin >= end || madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED) != 0) return 0;
+  return static_cast<int64_t>(end - begin);
+}
+
 // Holds every layer's key and value pages (shared if keys are values) and the batch being computed. Attention computes
 // in the model's type, like the trainer: bf16 on bf16 pages, everything else on fp32.
 //
@@ -98,6 +110,17 @@ class PagedCache final : public model::AttentionBackend {
     kernels::PagedTreeAttention(query, k_[layer], v_[layer], batch_->sequences, input.spec.scale, out, input.sinks,
                                 input.spec.window, input.spec.soft_cap);
     return out.to(dtype);
+  }
+
+  // Returns the pages of all layers to the system. They are zero when they are used again.
+  int64_t Release() {
+    int64_t bytes = 0;
+    for (size_t i = 0; i < layers_.size(); ++i) {
+      bytes += ReleasePages(k_[i]);
+      if (!v_[i].is_same(k_[i])) bytes += ReleasePages(v_[i]);
+      for (const at::Tensor& state : {states_[i].state, states_[i].past}) bytes += ReleasePages(state);
+    }
+    return bytes;
   }
 
   at::Tensor Recur(int64_t layer, const model::RecurrentInput& input) override {
@@ -207,6 +230,16 @@ class TorchRunner final : public ModelRunner {
   void SetComputing(bool computing) override {
     if (computing == computing_.has_value()) return;
     computing ? static_cast<void>(computing_.emplace(compute_.get())) : computing_.reset();
+  }
+
+  absl::StatusOr<int64_t> ReleaseMemory() override {
+    if (!device_.is_cpu()) {
+      return absl::UnimplementedError(
+          "an engine can share its device with the trainer only on CPUs: set cluster.placement to split");
+    }
+    rows_ = normalizers_ = hidden_ = drafted_ = draft_rows_ = at::Tensor();
+    slots_.clear();
+    return cache_.Release();
   }
 
   absl::StatusOr<std::shared_ptr<const RunnableModel>> Load(

@@ -98,21 +98,13 @@ TEST_F(ComputeMembersTest, NothingIsLentWhereItCannotHelp) {
   EXPECT_EQ(ComputeMemberOfRole(config_, "cpu", folder_, "rollout", 0), nullptr);
 }
 
-class SettableClock final : public base::Clock {
- public:
-  std::chrono::nanoseconds Now() const override { return now; }
-  int64_t UnixNanos() const override { return now.count(); }
-  bool WaitUntil(base::CondVar&, base::Mutex&, std::chrono::nanoseconds) const override { return false; }
-  std::chrono::nanoseconds now{0};
-};
-
 TEST_F(ComputeMembersTest, AStepsMetricsAreTheThreadsLentSinceTheStepBefore) {
   const auto table = std::make_shared<kernels::ComputeTable>();
   const auto trainer = ComputeMemberOf(config_, "cpu", table, "trainer", 0);
   table->entries[33].borrowed_ns = 7'000'000'000;  // before
-  SettableClock clock;
+  base::ManualClock clock;
   LentThreads lent(trainer, clock);
-  clock.now = std::chrono::seconds(4);
+  clock.Advance(std::chrono::seconds(4));
   trainer->CountBorrowed(std::chrono::seconds(2));
   table->entries[32].borrowed_ns = 3'000'000'000;
   table->entries[33].borrowed_ns = 8'000'000'000;
@@ -120,7 +112,7 @@ TEST_F(ComputeMembersTest, AStepsMetricsAreTheThreadsLentSinceTheStepBefore) {
   lent.Add(metrics);
   EXPECT_THAT(metrics.at("perf/threads_lent_to_trainer"), DoubleNear(0.5, 1e-9));  // 2 s / 4 s
   EXPECT_THAT(metrics.at("perf/threads_lent_to_rollout"), DoubleNear(1.0, 1e-9));  // (3 s + 1 s) / 4 s
-  clock.now = std::chrono::seconds(5);
+  clock.Advance(std::chrono::seconds(1));
   lent.Add(metrics);
   EXPECT_EQ(metrics.at("perf/threads_lent_to_trainer"), 0);
   std::map<std::string, double> none;

@@ -2,7 +2,8 @@
 """Runs whose roles are processes of their own: launch_tests.py BINARY SOURCE_DIR CASE [--roles ROLES].
 
 Cases: launch (roles are restarted, and refuse strangers), launch_stop (Ctrl-C), launch_kill (each role of ROLES is killed,
-and those joined by + at once), launch_dies (the launcher is killed at random moments, and all its processes end with it).
+and those joined by + at once), launch_shared (on one device),
+launch_dies (the launcher is killed at random moments, and all its processes end with it).
 """
 import ctypes
 import http.client
@@ -167,6 +168,26 @@ def case_launch_kill(ingot, roles="datapool,scheduler,rollout,gateway,agents,tra
             check(f"{role}" in output and "started again (1 of" in output, f"{role} was not started again: {output}")
         check_no_rerun(ingot, name)
         print(f"{together}: killed, started again, finished", flush=True)
+
+
+def case_launch_shared(ingot):
+    """Trainer and engine take turns (cluster.placement: shared), and each is killed with -9 several times, during a step or
+    not: the run finishes, no step's probe differs, and an engine that a killed trainer left parked goes on."""
+    settings = launch_settings("shared", **{"scheduler.total_steps": 24, "scheduler.group_deadline_s": 600,
+                                            "scheduler.max_staleness": 0, "cluster.placement": "shared",
+                                            "cluster.max_restarts": 9})
+    launch = ingot.start("launch", settings)
+    rng = random.Random(3)
+    for row, role in enumerate(("rollout", "trainer", "rollout", "trainer"), start=1):
+        wait_for_rows(ingot, launch, "shared", 3 * row)
+        time.sleep(rng.uniform(0, 0.3))
+        os.kill(role_process(launch, role), signal.SIGKILL)
+    output, rows = finish_launched(ingot, launch, "shared", 24)
+    steps = [row for row in rows if "perf/switch_to_train_ms" in row]
+    check(len(steps) >= 20, f"the device was not taken: {rows[-1]}")
+    check(max(row["perf/switch_to_train_ms"] for row in steps[-5:]) < 10_000, f"slow switches: {steps[-5:]}")
+    check(all(row.get("mismatch/logprob_abs_diff_max", 0) < 1e-3 for row in rows), "a probe differs")
+    print(f"killed twice each; switches {[round(row['perf/switch_to_train_ms']) for row in steps]} ms")
 
 
 def seconds_until_all_ended():
