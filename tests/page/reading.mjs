@@ -1,6 +1,6 @@
 // The page for people who use a keyboard, a screen reader, a dark screen, a narrow one, or a browser without sockets.
 import http from "node:http";
-import { Session, check } from "./session.mjs";
+import { Session, changed, check } from "./session.mjs";
 
 // Each view in light and dark by the rules of axe-core: names, roles, order, contrast.
 export async function rules(session, views) {
@@ -91,7 +91,7 @@ export async function plain(link, folder) {
   await session.page.goto(link);
   await session.page.waitForSelector(".chart canvas");
   const before = await session.page.locator(".fact b").first().textContent();
-  await session.page.waitForFunction((old) => document.querySelector(".fact b").textContent !== old, before, { timeout: 90000 });
+  await changed(session.page, ".fact b", before);
   await session.noFaults();
   await session.browser.close();
   proxy.close();

@@ -7,6 +7,14 @@ export function check(condition, message) {
   if (!condition) throw new Error(message);
 }
 
+// Waits until the element has another text. The page may replace the element meanwhile.
+export async function changed(page, selector, before) {
+  await page.waitForFunction(([one, old]) => {
+    const element = document.querySelector(one);
+    return element !== null && element.textContent !== old;
+  }, [selector, before], { timeout: 120000 });
+}
+
 export class Session {
   faults = [];      // of the console, of scripts, and requests that go elsewhere
   expected = null;  // a fault with this pattern is part of the test

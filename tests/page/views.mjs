@@ -1,6 +1,6 @@
 // Walks over the views of a run that trains or has trained.
 import fs from "node:fs";
-import { check } from "./session.mjs";
+import { changed, check } from "./session.mjs";
 
 export async function overview(session, kind) {
   const { page } = session;
@@ -17,10 +17,9 @@ export async function overview(session, kind) {
   check((await page.locator("#state").textContent()).includes("running"), "the state does not say that the run goes on");
   check((await page.locator("text=Engines, since their start").count()) === 1, "the engines are not shown");
   // The legend has the newest step.
-  const told = () => page.evaluate(() => [document.querySelector(".fact b").textContent, document.querySelector(".chart .u-legend").textContent]);
-  const before = await told();
-  await page.waitForFunction(([steps, curve]) => document.querySelector(".fact b").textContent !== steps &&
-    document.querySelector(".chart .u-legend").textContent !== curve, before, { timeout: 90000 });
+  const selectors = [".fact b", ".chart .u-legend"];
+  const before = await Promise.all(selectors.map((one) => page.locator(one).first().textContent()));
+  await Promise.all(selectors.map((one, i) => changed(page, one, before[i])));
 }
 
 // The reward chart is drawn immediately and large. The other sections are closed, and each keeps its state.
@@ -250,7 +249,7 @@ export async function tenTabs(session) {
   await Promise.all(tabs.map((tab) => tab.waitForSelector(".chart canvas", { timeout: 60000 })));
   const opened = performance.now() - start;
   const before = await Promise.all(tabs.map((tab) => tab.locator(".fact b").first().textContent()));
-  await Promise.all(tabs.map((tab, i) => tab.waitForFunction((old) => document.querySelector(".fact b").textContent !== old, before[i], { timeout: 120000 })));
+  await Promise.all(tabs.map((tab, i) => changed(tab, ".fact b", before[i])));
   await Promise.all(tabs.map((tab) => tab.close()));
   console.log(`ten tabs: opened in ${(opened / 1000).toFixed(1)} s, and each showed a further step`);
 }
