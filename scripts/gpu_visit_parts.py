@@ -20,7 +20,8 @@ ONE_STEP = {"sft.max_steps": 2, "scheduler.total_steps": 1, "goal.last_steps": 0
 # For the stand-in, whose kernels are interpreted.
 TINY = {"model.hidden_size": 32, "model.intermediate_size": 64, "model.layers": 1, "model.heads": 2, "model.kv_heads": 1,
         "model.head_dim": 16, "sft.batch_size": 2, "scheduler.groups_per_step": 2, "scheduler.group_size": 3,
-        "rollout.max_running": 8, "rollout.kv_cache_tokens": 4096, "gateway.max_new_tokens": 12, "agents.concurrency": 4}
+        "rollout.max_running": 8, "rollout.kv_cache_tokens": 4096, "gateway.max_new_tokens": 12, "agents.concurrency": 4,
+        "trainer.micro_batch_tokens": 256, "eval.tasks": ""}
 
 
 def emit(row):
@@ -133,7 +134,7 @@ def complete_lines(path):
 
 
 def train(here, out, name, settings):
-    """Trains configs/smoke.yaml with `settings`, emits each step's row as it comes, and returns the exit code and the last row."""
+    """Trains configs/smoke.yaml with `settings`, emits each step's row as it comes, and returns the exit code and the last step's row."""
     settings = {"device": "cuda", "run.root": out / "runs", "run.name": name, **settings}
     sets = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     sys.stdout.flush()
@@ -148,7 +149,8 @@ def train(here, out, name, settings):
         for line in complete_lines(out / "runs" / name / "metrics.jsonl")[len(rows):]:
             rows.append(json.loads(line))
             emit({"step": rows[-1]})
-    return process.returncode, rows[-1] if rows else {}
+    steps = [row for row in rows if "reward/mean" in row]  # the others are evaluations
+    return process.returncode, steps[-1] if steps else {}
 
 
 def judge_run(code, row):

@@ -47,7 +47,7 @@ hang primitives
     "archive/bin/ingot": """if [ "$1" = doctor ]; then echo 'ok    GPU         Fake Card'; exit; fi
 for word; do case "$word" in run.root=*) root=${word#*=} ;; run.name=*) name=${word#*=} ;; esac; done
 mkdir -p "$root/$name"
-echo 'STEP' > "$root/$name/metrics.jsonl"
+printf '%s\\n' 'STEP' '{"step": 1, "eval/reward_mean": 0.0}' > "$root/$name/metrics.jsonl"
 hang $name
 ! fails $name || exit 1
 """.replace("STEP", json.dumps(STEP)),
