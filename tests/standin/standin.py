@@ -3,10 +3,16 @@
 
 LIBRARIES is the folder that the build fills, BUILD/tests/standin/lib. The program must open torch's CUDA libraries itself, as `ingot` with
 device=cuda does (INGOT_CUDA_LIBRARY names libingot_cuda.so). Processes that the program starts run without the
-stand-in, so PROGRAM is no `nice` or `timeout` that starts another.
+stand-in unless INGOT_STANDIN_INHERIT is set, so PROGRAM is no `nice` or `timeout` that starts another.
 
 INGOT_STANDIN_STREAMS    lazy (work runs when somebody waits for it), eager, or random by INGOT_STANDIN_SEED
-INGOT_STANDIN_MEMORY_MB  each device's memory, 4096 unless set; INGOT_STANDIN_FAIL_MALLOC=N lets the Nth cudaMalloc fail
+INGOT_STANDIN_MEMORY_MB  each device's memory, 4096 unless set
+INGOT_STANDIN_FAIL_MALLOC=N       the Nth allocation of device or pinned memory fails; INGOT_STANDIN_FAIL_MALLOC_FROM=N: all from the Nth on
+INGOT_STANDIN_OTHER_MB            memory of each device that another process takes, after INGOT_STANDIN_OTHER_AFTER allocations of this one
+INGOT_STANDIN_FAULT=illegal|launch|ecc with INGOT_STANDIN_FAULT_AT=N: the device fails for ever at the Nth launch
+INGOT_STANDIN_FAULT_ONCE=FILE     only in the process that creates FILE, so that its successor runs
+INGOT_STANDIN_INHERIT             set: processes that the program starts run on the stand-in too, as the roles of `ingot launch`
+INGOT_STANDIN_DRIVER              CUDA version of the driver, such as 12040; 0 = no driver
 INGOT_STANDIN_DEVICES    number of devices; INGOT_STANDIN_CAPABILITY: 80 or 90
 INGOT_STANDIN_FRESH      what fresh device memory holds: nan, or zero for programs that count on it
 INGOT_STANDIN_STATISTICS=1  counts of launches and instructions at the end

@@ -65,4 +65,5 @@ def main():
         print(f"{STEPS} steps, killed after {len(before)}, largest log-prob difference {largest:.2g}")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,5 +1,6 @@
 #include "standin/runtime/device.h"
 
+#include <atomic>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
@@ -13,6 +14,7 @@ namespace {
 
 thread_local int current_device = 0;
 thread_local cudaError_t last_error = cudaSuccess;
+std::atomic<cudaError_t> device_fault{cudaSuccess};
 
 Model ModelOf(int capability) {
   if (capability >= 120) return {170, 99 << 10, 100 << 10, 1024, 1536, 24};
@@ -45,10 +47,17 @@ cudaError_t Fail(cudaError_t error, const char* why, ...) {
 }
 
 cudaError_t LastError(bool clear) {
-  const cudaError_t error = last_error;
+  const cudaError_t error = DeviceFault() != cudaSuccess ? DeviceFault() : last_error;
   if (clear) last_error = cudaSuccess;
   return error;
 }
+
+void BreakDevice(cudaError_t fault) {
+  std::fprintf(stderr, "stand-in: %s: ordered by INGOT_STANDIN_FAULT\n", cudaGetErrorName(fault));
+  device_fault = fault;
+}
+
+cudaError_t DeviceFault() { return device_fault; }
 
 Model CurrentModel() { return ModelOf(GetSettings().capability); }
 
@@ -59,6 +68,8 @@ size_t MostSharedBytes() { return CurrentModel().block_shared; }
 using namespace ingot::standin;
 
 cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 0;
+  if (GetSettings().driver_version / 1000 < CUDART_VERSION / 1000) return Done(cudaErrorInsufficientDriver);
   LoadOperators();
   *count = GetSettings().devices;
   return Done(*count == 0 ? cudaErrorNoDevice : cudaSuccess);
@@ -72,7 +83,7 @@ cudaError_t cudaGetDevice(int* device) {
 cudaError_t cudaSetDevice(int device) {
   if (device < 0 || device >= GetSettings().devices) return Fail(cudaErrorInvalidDevice, "no device %d", device);
   SetCurrentDevice(device);
-  return cudaSuccess;
+  return DeviceFault();
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
@@ -187,7 +198,7 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
 cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) { return cudaSuccess; }
 
 cudaError_t cudaDriverGetVersion(int* version) {
-  *version = CUDART_VERSION;
+  *version = GetSettings().driver_version;
   return cudaSuccess;
 }
 

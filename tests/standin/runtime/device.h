@@ -14,6 +14,11 @@ cudaError_t Done(cudaError_t error);
 cudaError_t Fail(cudaError_t error, const char* why, ...) __attribute__((format(printf, 2, 3)));
 cudaError_t LastError(bool clear);
 
+// A fault of the device, as of a kernel that accesses memory which is not its own: sticky, so that each later call which uses the device
+// returns it and no queued work runs. cudaSuccess = none. Thread-safe.
+void BreakDevice(cudaError_t fault);
+cudaError_t DeviceFault();
+
 // What a device's multiprocessors hold (CUDA C++ Programming Guide, Compute Capabilities).
 struct Model {
   int multiprocessors;

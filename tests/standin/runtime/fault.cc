@@ -39,13 +39,18 @@ void OnFault(int signal, siginfo_t* info, void*) {
   ::sigaction(signal, &earlier, nullptr);  // the access repeats, and whoever came earlier sees it
 }
 
-// Loaded by LD_PRELOAD: for this process, not for those that it starts.
-__attribute__((constructor)) void Start() {
+// Keeps the processes that this one starts from running on the stand-in too.
+void Disinherit() {
   ::unsetenv("LD_PRELOAD");
   if (const char* paths = ::getenv("INGOT_STANDIN_EARLIER_LIBRARY_PATH"); paths != nullptr) {
     *paths == '\0' ? ::unsetenv("LD_LIBRARY_PATH") : ::setenv("LD_LIBRARY_PATH", paths, 1);
     ::unsetenv("INGOT_STANDIN_EARLIER_LIBRARY_PATH");
   }
+}
+
+// Loaded by LD_PRELOAD: for this process, and for those that it starts only with INGOT_STANDIN_INHERIT, as for the roles of `ingot launch`.
+__attribute__((constructor)) void Start() {
+  if (::getenv("INGOT_STANDIN_INHERIT") == nullptr) Disinherit();
   void* frames[1];
   ::backtrace(frames, 1);  // loads what it needs now, outside of the handler
   struct sigaction action = {};

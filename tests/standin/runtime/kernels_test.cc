@@ -152,6 +152,26 @@ TEST(LaunchTest, ReplaysInAGraph) {
   EXPECT_EQ(Values(device)[0], 3);
 }
 
+// Runs alone, with an uncorrectable ECC error at the second launch.
+TEST(OrderedFaultTest, EndsTheDeviceAtTheSecondLaunch) {
+  float* device = Zeros();
+  cudaEvent_t event = nullptr;
+  size_t free = 0, total = 0;
+  std::vector<float> values(kCount);
+  ASSERT_EQ(cudaEventCreateWithFlags(&event, 0), cudaSuccess);
+  ASSERT_EQ(Add(device, 1, kCount, 2, 128), cudaSuccess);
+  EXPECT_EQ(Values(device)[0], 1);
+  EXPECT_EQ(Add(device, 1, kCount, 2, 128), cudaSuccess) << "a fault shows itself only where somebody waits";
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorECCUncorrectable);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorECCUncorrectable);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorECCUncorrectable) << "it is not cleared";
+  EXPECT_EQ(Add(device, 1, kCount, 2, 128), cudaErrorECCUncorrectable);
+  EXPECT_EQ(cudaMemcpy(values.data(), device, sizeof(float), cudaMemcpyDeviceToHost), cudaErrorECCUncorrectable);
+  EXPECT_EQ(cudaMemGetInfo(&free, &total), cudaErrorECCUncorrectable);
+  EXPECT_EQ(cudaEventRecord(event, nullptr), cudaErrorECCUncorrectable);
+  EXPECT_EQ(cudaFree(device), cudaErrorECCUncorrectable);
+}
+
 TEST(LaunchTest, ChecksLimits) {
   float* device = Zeros();
   EXPECT_EQ(Add(device, 1, 1, dim3(1, 65536), 32), cudaErrorInvalidConfiguration);

@@ -1,3 +1,6 @@
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -32,6 +35,14 @@ unsigned RegistersPerThread(const ptx::Kernel& kernel) {
   unsigned most = std::clamp(65536 / warps / 256 * 256 / 32, 8u, 255u);
   if (kernel.max_registers != 0) most = std::min(most, kernel.max_registers);
   return std::min(kernel.registers, most);
+}
+
+bool Faults(uint64_t launch) {
+  const Settings& s = GetSettings();
+  if (launch != static_cast<uint64_t>(s.faulting_launch)) return false;
+  const int file = s.fault_file == nullptr ? -1 : ::open(s.fault_file, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+  if (file >= 0) ::close(file);
+  return s.fault_file == nullptr || file >= 0;
 }
 
 bool Outside(const dim3& d, unsigned x, unsigned y, unsigned z) {
@@ -69,9 +80,11 @@ std::vector<std::byte> Packed(const ptx::Kernel& kernel, void** arguments) {
 
 void Run(ptx::Module& module, const ptx::Kernel& kernel, const ptx::Launch& launch,
          std::span<const std::byte> parameters) {
+  const uint64_t number = ++statistics.launches;
+  if (Faults(number)) return BreakDevice(static_cast<cudaError_t>(GetSettings().fault));
   try {
     ptx::Options options = GetSettings().machine;
-    options.seed += ++statistics.launches;
+    options.seed += number;
     const auto begin = std::chrono::steady_clock::now();
     const ptx::Outcome outcome = module.Run(kernel, launch, parameters, options);
     const auto taken = std::chrono::steady_clock::now() - begin;
@@ -90,6 +103,7 @@ void Run(ptx::Module& module, const ptx::Kernel& kernel, const ptx::Launch& laun
 
 cudaError_t Launch(Function* function, dim3 grid, dim3 block, void** arguments, size_t shared_bytes,
                    cudaStream_t handle) {
+  if (DeviceFault() != cudaSuccess) return DeviceFault();
   if (function == nullptr) return Fail(cudaErrorInvalidDeviceFunction, "launch of a function that is not registered");
   const StreamPtr stream = GetStreams().Find(handle);
   if (stream == nullptr) return Fail(cudaErrorInvalidResourceHandle, "launch of %s on no stream", function->name);

@@ -53,8 +53,10 @@ uint64_t AddressSpace::AllocateOn(int device, size_t bytes) {
   if (rounded < bytes || rounded > per_device_) return 0;
   const std::lock_guard lock(mu_);
   Device& d = devices_[device];
+  if (d.used + rounded + OtherBytes() > per_device_) return 0;
   const uint64_t begin = Gap(d, rounded);
   if (begin == 0) return 0;
+  ++allocations_;
   d.live[begin] = rounded;
   d.asked[begin] = bytes;
   d.used += rounded;
@@ -80,7 +82,12 @@ bool AddressSpace::Free(uint64_t address) {
 
 size_t AddressSpace::FreeBytes(int device) const {
   const std::lock_guard lock(mu_);
-  return per_device_ - devices_[device].used;
+  const size_t taken = devices_[device].used + OtherBytes();
+  return taken < per_device_ ? per_device_ - taken : 0;
+}
+
+size_t AddressSpace::OtherBytes() const {
+  return allocations_ >= GetSettings().other_after ? GetSettings().other_bytes : 0;
 }
 
 void AddressSpace::Pin(uint64_t address, size_t bytes) {

@@ -59,12 +59,14 @@ class AddressSpace : public ptx::Memory {
     size_t used = 0;
   };
   uint64_t Gap(const Device& device, size_t bytes) const;
+  size_t OtherBytes() const;  // that another process has taken of each device
 
   size_t per_device_;
   size_t total_;
   uint64_t base_ = 0;
   uint64_t mirror_ = 0;
   mutable std::mutex mu_;
+  int64_t allocations_ = 0;            // of device memory, ever; guarded by mu_
   std::vector<Device> devices_;        // guarded by mu_
   std::map<uint64_t, size_t> pinned_;  // guarded by mu_
 };

@@ -21,8 +21,13 @@ uint64_t Address(const void* pointer) { return reinterpret_cast<uint64_t>(pointe
 
 bool OrderedToFail() {
   static std::atomic<int64_t> allocations{0};
-  const int64_t failing = GetSettings().failing_allocation;
-  return ++allocations == failing;
+  const int64_t number = ++allocations, from = GetSettings().first_failing_allocation;
+  return number == GetSettings().failing_allocation || (from > 0 && number >= from);
+}
+
+// What each call that uses a device checks first: a fault of the device, and a capture that forbids the call.
+cudaError_t Refuse(const char* call) {
+  return DeviceFault() != cudaSuccess ? DeviceFault() : RefuseWhileCaptured(call);
 }
 
 // Where a copy reads or writes `bytes` at `pointer`, or null if that is no memory of a device.
@@ -43,6 +48,7 @@ Work Copy(std::byte* to, const std::byte* from, size_t bytes, bool staged) {
 }
 
 cudaError_t QueueCopy(void* to, const void* from, size_t bytes, cudaStream_t handle) {
+  if (DeviceFault() != cudaSuccess) return DeviceFault();
   const StreamPtr stream = GetStreams().Find(handle);
   if (stream == nullptr) return Fail(cudaErrorInvalidResourceHandle, "copy on no stream");
   if (bytes == 0) return cudaSuccess;
@@ -58,14 +64,14 @@ cudaError_t QueueCopy(void* to, const void* from, size_t bytes, cudaStream_t han
   }
   GetStreams().Push(stream, Copy(target, source, bytes, from_pageable && !to_pageable));
   if (to_pageable) GetStreams().WaitFor(stream);
-  return cudaSuccess;
+  return DeviceFault();
 }
 
 }  // namespace
 
 cudaError_t cudaMalloc(void** pointer, size_t bytes) {
   *pointer = nullptr;
-  if (const cudaError_t error = RefuseWhileCaptured("cudaMalloc"); error != cudaSuccess) return error;
+  if (const cudaError_t error = Refuse("cudaMalloc"); error != cudaSuccess) return error;
   if (bytes == 0) return cudaSuccess;
   if (OrderedToFail()) return Done(cudaErrorMemoryAllocation);
   const uint64_t address = GetMemory().AllocateOn(CurrentDevice(), bytes);
@@ -75,7 +81,7 @@ cudaError_t cudaMalloc(void** pointer, size_t bytes) {
 }
 
 cudaError_t cudaFree(void* pointer) {
-  if (const cudaError_t error = RefuseWhileCaptured("cudaFree"); error != cudaSuccess) return error;
+  if (const cudaError_t error = Refuse("cudaFree"); error != cudaSuccess) return error;
   if (pointer == nullptr) return cudaSuccess;
   const MemoryRange range = GetMemory().Find(Address(pointer));
   if (range.kind != MemoryKind::kDevice) return Fail(cudaErrorInvalidValue, "cudaFree of %p", pointer);
@@ -84,13 +90,15 @@ cudaError_t cudaFree(void* pointer) {
 }
 
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  if (DeviceFault() != cudaSuccess) return DeviceFault();
   *free = GetMemory().FreeBytes(CurrentDevice());
   *total = GetSettings().memory_bytes;
   return cudaSuccess;
 }
 
 cudaError_t cudaHostAlloc(void** pointer, size_t bytes, unsigned) {
-  if (const cudaError_t error = RefuseWhileCaptured("cudaHostAlloc"); error != cudaSuccess) return error;
+  if (const cudaError_t error = Refuse("cudaHostAlloc"); error != cudaSuccess) return error;
+  if (OrderedToFail()) return Done(cudaErrorMemoryAllocation);
   const size_t rounded = (bytes + kPage - 1) / kPage * kPage;
   *pointer = std::aligned_alloc(kPage, rounded == 0 ? kPage : rounded);
   if (*pointer == nullptr) return Done(cudaErrorMemoryAllocation);
@@ -103,6 +111,7 @@ cudaError_t cudaMallocHost(void** pointer, size_t bytes) { return cudaHostAlloc(
 
 cudaError_t cudaFreeHost(void* pointer) {
   if (pointer == nullptr) return cudaSuccess;
+  if (DeviceFault() != cudaSuccess) return DeviceFault();
   GetStreams().WaitForDevice(CurrentDevice());
   if (!GetMemory().UnpinAt(Address(pointer))) return Fail(cudaErrorInvalidValue, "cudaFreeHost of %p", pointer);
   std::free(pointer);
@@ -140,12 +149,13 @@ cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t byt
 }
 
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
-  if (const cudaError_t error = RefuseWhileCaptured("cudaMemcpy"); error != cudaSuccess) return error;
+  if (const cudaError_t error = Refuse("cudaMemcpy"); error != cudaSuccess) return error;
   if (const cudaError_t error = QueueCopy(to, from, bytes, nullptr); error != cudaSuccess) return error;
   return cudaStreamSynchronize(nullptr);
 }
 
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t handle) {
+  if (DeviceFault() != cudaSuccess) return DeviceFault();
   const StreamPtr stream = GetStreams().Find(handle);
   if (stream == nullptr) return Fail(cudaErrorInvalidResourceHandle, "cudaMemsetAsync on no stream");
   if (bytes == 0) return cudaSuccess;
@@ -157,6 +167,6 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t hand
 }
 
 cudaError_t cudaMemset(void* to, int value, size_t bytes) {
-  if (const cudaError_t error = RefuseWhileCaptured("cudaMemset"); error != cudaSuccess) return error;
+  if (const cudaError_t error = Refuse("cudaMemset"); error != cudaSuccess) return error;
   return cudaMemsetAsync(to, value, bytes, nullptr);
 }

@@ -35,7 +35,11 @@ const char* cudaGetErrorName(cudaError_t error) {
     NAME(cudaErrorInvalidConfiguration);
     NAME(cudaErrorInvalidSymbol);
     NAME(cudaErrorInvalidDeviceFunction);
+    NAME(cudaErrorInsufficientDriver);
     NAME(cudaErrorNoDevice);
+    NAME(cudaErrorIllegalAddress);
+    NAME(cudaErrorLaunchFailure);
+    NAME(cudaErrorECCUncorrectable);
     NAME(cudaErrorInvalidDevice);
     NAME(cudaErrorNoKernelImageForDevice);
     NAME(cudaErrorInvalidResourceHandle);
@@ -55,10 +59,24 @@ const char* cudaGetErrorName(cudaError_t error) {
   }
 }
 
+// The runtime's own words for the errors that a program may show.
 const char* cudaGetErrorString(cudaError_t error) {
-  if (error == cudaErrorMemoryAllocation)
-    return "out of memory";  // torch's allocator and its callers look for these words
-  return cudaGetErrorName(error);
+  switch (error) {
+    case cudaErrorMemoryAllocation:
+      return "out of memory";
+    case cudaErrorInsufficientDriver:
+      return "CUDA driver version is insufficient for CUDA runtime version";
+    case cudaErrorNoDevice:
+      return "no CUDA-capable device is detected";
+    case cudaErrorIllegalAddress:
+      return "an illegal memory access was encountered";
+    case cudaErrorLaunchFailure:
+      return "unspecified launch failure";
+    case cudaErrorECCUncorrectable:
+      return "uncorrectable ECC error encountered";
+    default:
+      return cudaGetErrorName(error);
+  }
 }
 
 cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned, unsigned long long,

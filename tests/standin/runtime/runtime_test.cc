@@ -112,6 +112,36 @@ TEST(SmallDeviceTest, FailsAsOrdered) {
   EXPECT_EQ(cudaMalloc(&second, 5 << 20), cudaSuccess);
 }
 
+// Runs with 8 MB of memory, of which another process takes 6 after the first allocation.
+TEST(OrderedMemoryTest, IsSharedWithAnotherProcess) {
+  size_t free = 0, total = 0;
+  void *first = nullptr, *second = nullptr;
+  ASSERT_EQ(cudaMemGetInfo(&free, &total), cudaSuccess);
+  EXPECT_EQ(free, size_t{8} << 20);
+  ASSERT_EQ(cudaMalloc(&first, 1 << 20), cudaSuccess);
+  ASSERT_EQ(cudaMemGetInfo(&free, &total), cudaSuccess);
+  EXPECT_EQ(free, size_t{1} << 20);
+  EXPECT_EQ(cudaMalloc(&second, 2 << 20), cudaErrorMemoryAllocation);
+  EXPECT_EQ(cudaMalloc(&second, 1 << 20), cudaSuccess);
+}
+
+// Runs with every allocation failing from the second on.
+TEST(OrderedAllocationsTest, FailFromTheSecondOn) {
+  void* pointer = nullptr;
+  EXPECT_EQ(cudaMalloc(&pointer, 1), cudaSuccess);
+  EXPECT_EQ(cudaMalloc(&pointer, 1), cudaErrorMemoryAllocation);
+  EXPECT_EQ(cudaHostAlloc(&pointer, 1, 0), cudaErrorMemoryAllocation);
+}
+
+// Runs with a driver for CUDA 12.4.
+TEST(OrderedDriverTest, IsOlderThanTheRuntime) {
+  int count = -1, driver = 0;
+  EXPECT_EQ(cudaGetDeviceCount(&count), cudaErrorInsufficientDriver);
+  EXPECT_EQ(count, 0);
+  EXPECT_EQ(cudaDriverGetVersion(&driver), cudaSuccess);
+  EXPECT_EQ(driver, 12040);
+}
+
 TEST(StreamTest, FindsAMissingWait) {
   float *device = DeviceFloats(), *out = PinnedFloats(-1), *in = PinnedFloats(5);
   const cudaStream_t stream = NewStream();

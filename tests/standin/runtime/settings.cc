@@ -1,5 +1,7 @@
 #include "standin/runtime/settings.h"
 
+#include <cuda_runtime_api.h>
+
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -44,6 +46,15 @@ Settings Read() {
   s.devices = static_cast<int>(Number("INGOT_STANDIN_DEVICES", 1, 0, 8));
   s.memory_bytes = static_cast<size_t>(Number("INGOT_STANDIN_MEMORY_MB", 4096, 1, 1 << 20)) << 20;
   s.capability = static_cast<int>(Number("INGOT_STANDIN_CAPABILITY", 80, 50, 120));
+  s.driver_version = static_cast<int>(Number("INGOT_STANDIN_DRIVER", CUDART_VERSION, 0, 99000));
+  s.first_failing_allocation = Number("INGOT_STANDIN_FAIL_MALLOC_FROM", 0, 0, INT64_MAX);
+  s.other_bytes = static_cast<size_t>(Number("INGOT_STANDIN_OTHER_MB", 0, 0, 1 << 20)) << 20;
+  s.other_after = Number("INGOT_STANDIN_OTHER_AFTER", 0, 0, INT64_MAX);
+  s.fault = Choice<int>(
+      "INGOT_STANDIN_FAULT",
+      {{"illegal", cudaErrorIllegalAddress}, {"launch", cudaErrorLaunchFailure}, {"ecc", cudaErrorECCUncorrectable}});
+  s.faulting_launch = Number("INGOT_STANDIN_FAULT_AT", 0, 0, INT64_MAX);
+  s.fault_file = std::getenv("INGOT_STANDIN_FAULT_ONCE");
   s.failing_allocation = Number("INGOT_STANDIN_FAIL_MALLOC", 0, 0, INT64_MAX);
   s.fresh_byte = Choice<int>("INGOT_STANDIN_FRESH", {{"nan", 0xff}, {"zero", 0}});
   s.statistics = Number("INGOT_STANDIN_STATISTICS", 0, 0, 1) != 0;

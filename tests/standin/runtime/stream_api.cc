@@ -51,16 +51,18 @@ cudaError_t NoStream(const char* call) { return Fail(cudaErrorInvalidResourceHan
 cudaError_t NoEvent(const char* call) { return Fail(cudaErrorInvalidResourceHandle, "%s: no such event", call); }
 
 cudaError_t Answer(const Mark& mark, int& questions) {
+  if (DeviceFault() != cudaSuccess) return DeviceFault();
   if (GetStreams().Passed(mark)) return cudaSuccess;
   if (++questions < kQuestions) return cudaErrorNotReady;
   questions = 0;
   GetStreams().WaitFor(mark);
-  return cudaSuccess;
+  return DeviceFault();
 }
 
 }  // namespace
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
+  if (DeviceFault() != cudaSuccess) return DeviceFault();
   *stream = GetStreams().Create(CurrentDevice(), (flags & cudaStreamNonBlocking) == 0);
   return cudaSuccess;
 }
@@ -72,7 +74,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
 cudaError_t cudaStreamCreate(cudaStream_t* stream) { return cudaStreamCreateWithPriority(stream, 0, 0); }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  return GetStreams().Destroy(stream) ? cudaSuccess : NoStream("cudaStreamDestroy");
+  return GetStreams().Destroy(stream) ? DeviceFault() : NoStream("cudaStreamDestroy");
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
@@ -81,7 +83,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   if (const cudaError_t error = RefuseWhileCaptured("cudaStreamSynchronize", stream); error != cudaSuccess)
     return error;
   GetStreams().WaitFor(stream);
-  return cudaSuccess;
+  return DeviceFault();
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t handle) {
@@ -95,7 +97,7 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
 cudaError_t cudaDeviceSynchronize() {
   if (const cudaError_t error = RefuseWhileCaptured("cudaDeviceSynchronize"); error != cudaSuccess) return error;
   GetStreams().WaitForDevice(CurrentDevice());
-  return cudaSuccess;
+  return DeviceFault();
 }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void* data) {
@@ -115,6 +117,7 @@ cudaError_t cudaStreamAddCallback(cudaStream_t handle, cudaStreamCallback_t func
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  if (DeviceFault() != cudaSuccess) return DeviceFault();
   *event = GetEvents().Create();
   return cudaSuccess;
 }
@@ -122,7 +125,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
 cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, 0); }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  return GetEvents().Destroy(event) ? cudaSuccess : NoEvent("cudaEventDestroy");
+  return GetEvents().Destroy(event) ? DeviceFault() : NoEvent("cudaEventDestroy");
 }
 
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t handle, cudaStream_t on, unsigned) {
@@ -130,6 +133,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t handle, cudaStream_t on, unsign
   if (event == nullptr) return NoEvent("cudaEventRecord");
   const StreamPtr stream = GetStreams().Find(on);
   if (stream == nullptr) return NoStream("cudaEventRecord");
+  if (DeviceFault() != cudaSuccess) return DeviceFault();
   RecordEvent(stream, event);
   return cudaSuccess;
 }
@@ -143,6 +147,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t on, unsigned) {
   if (event == nullptr) return NoEvent("cudaStreamWaitEvent");
   const StreamPtr stream = GetStreams().Find(handle);
   if (stream == nullptr) return NoStream("cudaStreamWaitEvent");
+  if (DeviceFault() != cudaSuccess) return DeviceFault();
   return WaitForEvent(stream, event);
 }
 
@@ -158,7 +163,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
   if (event == nullptr) return NoEvent("cudaEventSynchronize");
   if (const cudaError_t error = RefuseWhileCaptured("cudaEventSynchronize"); error != cudaSuccess) return error;
   GetStreams().WaitFor(event->mark);
-  return cudaSuccess;
+  return DeviceFault();
 }
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {

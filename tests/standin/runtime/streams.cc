@@ -118,7 +118,7 @@ void Streams::RunUntil(std::unique_lock<std::mutex>& lock, Stream& stream, uint6
     const Work work = std::move(stream.queue.front());
     stream.queue.pop_front();
     lock.unlock();
-    work();
+    if (DeviceFault() == cudaSuccess) work();
     lock.lock();
     stream.running = false;
     ++stream.done;
