@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/process_memory.h"
+#include "model/device_memory.h"
 #include "model/layer_spec.h"
 #include "trainer/parallel/rank_memory.h"
 #include "trainer/pass/memory.h"
@@ -64,13 +65,31 @@ at::ScalarType ConfigType(const model::ModelConfig& config) {
                               : at::kFloat;
 }
 
+// Returns what the trainer certainly allocates on its device. Published versions are on the host.
+int64_t LeastOnDevice(const TrainerOptions& options, const MemoryNeed& need) {
+  return need.weights + need.optimizer + need.gradients + (options.needs_reference() ? need.weights : 0);
+}
+
+absl::Status CheckDevice(const TrainerOptions& options, const MemoryNeed& need, int64_t available, at::Device device,
+                         bool log) {
+  const PassOptions pass = PassOptionsOf(options);
+  const std::string what = absl::StrCat("the trainer on ", device.str());
+  const int64_t least = LeastOnDevice(options, need), likely = least + need.waiting + need.running + need.transient;
+  INGOT_RETURN_IF_ERROR(CheckMemory(need, least, available, what, pass));
+  const absl::Status all = CheckMemory(need, likely, available, what, pass);
+  if (log && !all.ok()) INGOT_LOG(warn, "the run may run out of memory: {}", std::string(all.message()));
+  return absl::OkStatus();
+}
+
 // Checks this rank.
 absl::Status CheckRun(const TrainerOptions& options, const model::ModelConfig& config, at::ScalarType given,
                       at::Device device, const Ranks* ranks, bool log, int64_t held) {
   INGOT_RETURN_IF_ERROR(config.CheckDevice(device.str()));
-  if (!device.is_cpu()) return absl::OkStatus();
   const PassOptions pass = PassOptionsOf(options);
   const MemoryNeed need = FirstNeed(options, config, given, PlaceOf(ranks));
+  if (!device.is_cpu()) {
+    return CheckDevice(options, need, model::AvailableDeviceMemory(device) + held, device, log);
+  }
   const int64_t available =
       options.memory_limit_mb > 0 ? LimitBytes(options) : base::AvailableMemory(RanksHere(ranks)) + held;
   if (log) INGOT_LOG(info, "a micro-batch of {} tokens needs {}", pass.part_tokens, need.Describe());
@@ -84,7 +103,9 @@ TrainerBytes LeastBytes(const TrainerOptions& options, const model::ModelConfig&
   bytes.version = WeightBytes(config, static_cast<int>(c10::elementSize(HeldType(options.dtype, ConfigType(config)))));
   for (int rank = 0; rank < ranks; ++rank) {
     const std::optional<RankPlace> place = ranks > 1 ? std::optional(RankPlace{rank, ranks}) : std::nullopt;
-    bytes.ranks.push_back(FirstNeed(options, config, ConfigType(config), place).total());
+    const MemoryNeed need = FirstNeed(options, config, ConfigType(config), place);
+    bytes.ranks.push_back(need.total());
+    if (rank == 0) bytes.device = LeastOnDevice(options, need);
   }
   return bytes;
 }

@@ -1,5 +1,7 @@
 // Checks whether a trainer fits into memory, before its model is loaded and before each step, using the predictions of
-// pass/memory.h. CPU only: on devices, every check passes.
+// pass/memory.h. The prediction was compared with measurements on the CPU only. On devices, a run is therefore rejected only
+// if its weights, optimizer, gradients, and reference policy do not fit, a trainer that is likely too large gets a
+// warning, and steps are not checked.
 #pragma once
 
 #include <ATen/core/ScalarType.h>
@@ -24,6 +26,7 @@ namespace ingot::trainer {
 struct TrainerBytes {
   std::vector<int64_t> ranks;  // per rank
   int64_t version = 0;         // size of the weights that an engine gets
+  int64_t device = 0;          // rank 0's weights, optimizer, gradients, and reference policy, which its device holds
 };
 
 // Returns the minimum for a trainer that is not running yet.

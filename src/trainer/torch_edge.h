@@ -1,15 +1,17 @@
 // Converts c10::Error and torch's other exceptions to absl::Status.
 #pragma once
 
-#include <c10/util/Exception.h>
-
 #include <exception>
 #include <string>
 #include <utility>
 
 #include "base/status.h"
+#include "model/torch_error.h"
 
 namespace ingot::trainer {
+
+// What to do if the trainer has no memory left.
+inline constexpr char kMemoryAdvice[] = "lower trainer.micro_batch_tokens, or end other processes on the device";
 
 // Carries an absl::Status out of code that torch calls back or that throws like torch. AtTorchEdge returns that status
 // with its context.
@@ -34,21 +36,16 @@ T OrThrow(absl::StatusOr<T> value) {
   return *std::move(value);
 }
 
-// Runs `body`, which returns an absl::Status or StatusOr. A torch error becomes INTERNAL, or RESOURCE_EXHAUSTED if
-// torch ran out of memory, prefixed with `context`.
+// Runs `body`, which returns an absl::Status or StatusOr. A torch error becomes a status (model/torch_error.h), prefixed
+// with `context`.
 template <typename Body>
 auto AtTorchEdge(const std::string& context, Body&& body) -> decltype(body()) {
   try {
     return std::forward<Body>(body)();
   } catch (const StatusError& error) {
     return base::Annotate(error.status(), context);
-  } catch (const c10::OutOfMemoryError& error) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(context, ": out of memory; lower micro_batch_tokens: ", error.what_without_backtrace()));
-  } catch (const c10::Error& error) {
-    return absl::InternalError(absl::StrCat(context, ": ", error.what_without_backtrace()));
   } catch (const std::exception& error) {
-    return absl::InternalError(absl::StrCat(context, ": ", error.what()));
+    return base::Annotate(model::FromTorchException(error, kMemoryAdvice), context);
   }
 }
 

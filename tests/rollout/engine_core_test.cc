@@ -6,6 +6,7 @@
 
 #include <map>
 
+#include "base/device_failure.h"
 #include "base/rng.h"
 #include "rollout/fake_model.h"
 #include "rollout/mixed_drafter.h"
@@ -466,6 +467,37 @@ TEST(EngineCoreTest, AFailedForwardPassEndsItsRequestsAndTheNextOnesRun) {
   const int lucky = world.Add(Prompt(1, 9), 5);
   world.Drain();
   world.ExpectEqualsReference(lucky, 1);
+}
+
+TEST(EngineCoreTest, ADeviceThatFailedIsAFaultAndItsRequestsMayContinueElsewhere) {
+  World world(Options());
+  world.SetVersion(1);
+  const int id = world.Add(Prompt(1, 9), 5);
+  world.runner.fail = base::DeviceFailure("an illegal memory access");
+  world.Step();
+  EXPECT_EQ(world.results[id].error.code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(base::IsDeviceFailure(world.core.fault())) << world.core.fault();
+}
+
+TEST(EngineCoreTest, PassesThatFailInARowAreAFault) {
+  World world(Options());
+  world.SetVersion(1);
+  const auto fail = [&](int passes) {
+    world.runner.fail = absl::ResourceExhaustedError("out of memory");
+    for (int i = 0; i < passes; ++i) {
+      world.Add(Prompt(1, 9), 5);
+      world.Step();
+    }
+  };
+  fail(EngineCore::kMaxFailedPasses - 1);
+  world.runner.fail = absl::OkStatus();
+  world.Add(Prompt(1, 9), 5);
+  world.Drain();  // one pass succeeds, so the count starts again
+  fail(EngineCore::kMaxFailedPasses - 1);
+  EXPECT_EQ(world.core.fault(), absl::OkStatus());
+  fail(1);
+  EXPECT_EQ(world.core.fault().code(), absl::StatusCode::kInternal) << "nobody may retry";
+  EXPECT_THAT(std::string(world.core.fault().message()), testing::HasSubstr("out of memory"));
 }
 
 TEST(EngineCoreTest, DivergedWeightsAreAnErrorNotATokenZero) {

@@ -9,6 +9,7 @@
 #include <future>
 #include <set>
 
+#include "base/device_failure.h"
 #include "base/rng.h"
 #include "rollout/collect.h"
 #include "rollout/rig.h"
@@ -305,6 +306,35 @@ TEST(EngineTest, ARequestBeyondTheLimitsIsRejectedNotQueued) {
   EXPECT_EQ(results[3].Wait().code(), absl::StatusCode::kResourceExhausted);
   rig.gate.Open();
   for (int i = 0; i < 3; ++i) EXPECT_EQ(results[i].Wait(), absl::OkStatus());
+}
+
+TEST(EngineTest, AFaultIsReportedAndRejectsLaterRequests) {
+  Rig rig(Options(), FakeSnapshot(1, 1));
+  rig.gate.Close();
+  Collect lost, late;
+  auto first = rig.engine->Generate(Ask({1}, 3), lost.OnChunk());
+  rig.runner->fail = base::DeviceFailure("an uncorrectable ECC error");
+  EXPECT_EQ(rig.engine->fault(), absl::OkStatus());
+  rig.gate.Open();
+  EXPECT_EQ(lost.Wait().code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(base::IsDeviceFailure(rig.engine->fault()));
+  auto second = rig.engine->Generate(Ask({1}, 3), late.OnChunk());
+  EXPECT_THAT(late.Wait().ToString(), testing::AllOf(testing::HasSubstr("UNAVAILABLE"), testing::HasSubstr("ECC")));
+}
+
+TEST(EngineTest, WeightsThatFindNoMemorySeveralTimesAreAFault) {
+  Rig rig(Options(), FakeSnapshot(1, 1));
+  const auto load = [&](int64_t version) { return rig.engine->Share(FakeSnapshot(version, 9), weights::Place::kLive); };
+  rig.runner->fail_load = absl::ResourceExhaustedError("out of memory");
+  for (int i = 0; i < 2; ++i) EXPECT_FALSE(load(2).ok());
+  rig.runner->fail_load = absl::OkStatus();
+  EXPECT_TRUE(load(2).ok());
+  rig.runner->fail_load = absl::ResourceExhaustedError("out of memory");
+  for (int i = 0; i < 2; ++i) EXPECT_FALSE(load(3).ok());
+  EXPECT_EQ(rig.engine->fault(), absl::OkStatus());
+  EXPECT_FALSE(load(3).ok());
+  EXPECT_THAT(rig.engine->fault().ToString(),
+              testing::AllOf(testing::HasSubstr("INTERNAL"), testing::HasSubstr("3 attempts")));
 }
 
 TEST(EngineTest, RequestsWaitForTheFirstWeights) {

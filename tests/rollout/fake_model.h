@@ -43,6 +43,7 @@ class FakeRunner final : public ModelRunner {
 
   absl::StatusOr<std::shared_ptr<const RunnableModel>> Load(
       std::shared_ptr<const weights::Snapshot> snapshot) override {
+    if (!fail_load.ok()) return fail_load;
     auto loaded = std::make_shared<FakeRunnableModel>();
     std::memcpy(&loaded->weights, snapshot->bytes(0).data(), sizeof(loaded->weights));
     loaded->snapshot = std::move(snapshot);
@@ -121,8 +122,7 @@ class FakeRunner final : public ModelRunner {
 
   std::vector<int32_t> eos;
   bool takes_back = true;
-  bool releases = true;
-  absl::Status fail;
+  absl::Status fail, fail_load;
   int64_t spoils = -1;    // a row of this id makes its sequence's rows of the pass NaN; -1 = none
   bool poisoned = false;  // the model has diverged: every row is NaN
   std::function<void(std::vector<float>& row)> edit;  // changes every row of log-probs

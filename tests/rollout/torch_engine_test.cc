@@ -7,6 +7,7 @@
 #include <cmath>
 #include <deque>
 
+#include "base/device_failure.h"
 #include "base/rng.h"
 #include "kernels/torch/softmax.h"
 #include "kernels/torch/tree_attention.h"
@@ -333,6 +334,28 @@ TEST(TorchEngineTest, ACacheThatCannotFitIsRejectedWithTheNumbers) {
   const absl::Status rejected = NewTorchRunner(config, options, "cpu").status();
   EXPECT_EQ(rejected.code(), absl::StatusCode::kResourceExhausted) << rejected;
   EXPECT_THAT(std::string(rejected.message()), ::testing::HasSubstr("tokens would fit"));
+}
+
+absl::Status OfCudaError(int code, const std::string& words) {
+  const c10::AcceleratorError error({__func__, __FILE__, __LINE__}, code,
+                                    "CUDA error: " + words + "\nCompile with `TORCH_USE_CUDA_DSA`.");
+  return FromTorchException(error, "a forward pass");
+}
+
+TEST(FromTorchException, NamesADeviceThatFailedForEver) {
+  const absl::Status kernel = OfCudaError(700, "an illegal memory access was encountered");
+  EXPECT_TRUE(base::IsDeviceFailure(kernel));
+  EXPECT_THAT(kernel.ToString(),
+              ::testing::AllOf(::testing::HasSubstr("a forward pass: CUDA error: an illegal memory access"),
+                               ::testing::HasSubstr("(error 700)"), ::testing::HasSubstr("gpu_check.sh"),
+                               ::testing::Not(::testing::HasSubstr("TORCH_USE_CUDA_DSA"))));
+  const absl::Status ecc = OfCudaError(214, "uncorrectable ECC error encountered");
+  EXPECT_TRUE(base::IsDeviceFailure(ecc));
+  EXPECT_THAT(ecc.ToString(), ::testing::HasSubstr("nvidia-smi -q -d ECC"));
+  const absl::Status launch = OfCudaError(9, "invalid configuration argument");
+  EXPECT_EQ(launch.code(), absl::StatusCode::kInternal);
+  EXPECT_FALSE(base::IsDeviceFailure(launch)) << "the next launch may work";
+  EXPECT_EQ(OfCudaError(2, "out of memory").code(), absl::StatusCode::kResourceExhausted) << "of pinned memory";
 }
 
 TEST(FromTorchException, NamesTheKeysIfTheDeviceHasNoMemoryLeft) {

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <chrono>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/str_format.h"
-#include "app/models/device.h"
 #include "base/process_memory.h"
+#include "model/device_memory.h"
 #include "rollout/engine/torch_runner.h"
 #include "trainer/run_memory.h"
+#include "trainer/torch_edge.h"
 
 namespace ingot::app {
 
@@ -64,6 +66,19 @@ absl::Status CheckHeldHere(const RunConfig& config, const model::ModelConfig& sh
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   } while (std::chrono::steady_clock::now() < until);
   return held;
+}
+
+absl::Status CheckDeviceHolds(const RunConfig& config, const model::ModelConfig& shape, const DeviceChoice& device) {
+  if (device.torch_name == "cpu") return absl::OkStatus();
+  std::vector<RoleProcess> roles = {{"trainer", 0}};
+  if (!config.tasks.empty() && !config.has_external_engine()) roles.push_back({"rollout", 0});
+  MachineNeed need = NeedOfRoles(config, shape, roles);
+  need.trainer = trainer::LeastBytes(config.trainer, shape, /*ranks=*/1).device;
+  const std::string users = ShowUsers(device.users);
+  return trainer::AtTorchEdge(device.torch_name, [&] {
+    return CheckMachineHolds(need, model::AvailableDeviceMemory(at::Device(device.torch_name)), config,
+                             absl::StrCat("the GPU", users.empty() ? "" : " (" + users + ")"));
+  });
 }
 
 }  // namespace ingot::app

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "app/cluster/run_roles.h"
+#include "app/models/device.h"
 #include "app/run/run_config.h"
 #include "base/status.h"
 #include "model/config.h"
@@ -35,5 +36,9 @@ absl::Status CheckMachineHolds(const MachineNeed& need, int64_t available, const
 // for memory to be freed. Ignores this process's address space limit, because each role has its own.
 absl::Status CheckHeldHere(const RunConfig& config, const model::ModelConfig& shape, std::span<const RoleProcess> roles,
                            const std::string& machine);
+
+// Checks a run in one process, whose trainer and engine share `device`, against the memory that other processes leave of
+// it. Counts only what the run certainly allocates. Returns OK for the CPU.
+absl::Status CheckDeviceHolds(const RunConfig& config, const model::ModelConfig& shape, const DeviceChoice& device);
 
 }  // namespace ingot::app

@@ -45,9 +45,10 @@ absl::Status CheckHere(const RunConfig& config, bool train, RunCheck& check) {
   return RunsAllHere(config.cluster) ? CheckThreads(ThreadsOfLaunch(config)) : absl::OkStatus();
 }
 
-// Returns OK if the single process of the run fits in this machine's memory. Runs before the weights and the cache are
+// Returns OK if the single process of the run fits in this machine's or its GPU's memory. Runs before the weights and the cache are
 // allocated, because they may use all of it.
-absl::Status CheckOneProcessFits(const RunConfig& config, const ModelSetup& model) {
+absl::Status CheckOneProcessFits(const RunConfig& config, const ModelSetup& model, const DeviceChoice& device) {
+  if (device.torch_name != "cpu") return CheckDeviceHolds(config, model.shape, device);
   INGOT_RETURN_IF_ERROR(trainer::CheckFits(config.trainer, model.shape, at::Device(model.device)));
   return config.tasks.empty() ? absl::OkStatus() : rollout::CheckCacheFits(model.shape, config.rollout, model.device);
 }
@@ -67,7 +68,7 @@ absl::StatusOr<RunCheck> CheckRun(const RunConfig& config, RequestedBy requested
     INGOT_ASSIGN_OR_RETURN(check.loss_graph, CheckCustomLoss(config));
   }
   if (train) {
-    INGOT_RETURN_IF_ERROR(CheckOneProcessFits(config, check.model));
+    INGOT_RETURN_IF_ERROR(CheckOneProcessFits(config, check.model, check.device));
     return check;
   }
   INGOT_RETURN_IF_ERROR(CheckNodes(config));

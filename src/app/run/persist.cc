@@ -90,10 +90,12 @@ std::string DescribeWait(int64_t step, double seconds, const v1::FeedStats& last
 
 absl::StatusOr<weights::PublishStats> PublishUntilLive(weights::Publisher& publisher,
                                                        std::shared_ptr<const weights::Snapshot> snapshot, bool retain,
-                                                       const RetryPolicy& retry) {
+                                                       const RetryPolicy& retry,
+                                                       const std::function<absl::Status()>& fault) {
   if (retry.stopped()) return absl::CancelledError("the run was stopped");
   weights::PublishStats stats;
   INGOT_RETURN_IF_ERROR(Persist(retry, absl::StrCat("publishing version ", snapshot->version()), [&]() -> absl::Status {
+    if (fault) INGOT_RETURN_IF_ERROR(fault());
     INGOT_ASSIGN_OR_RETURN(stats, publisher.Publish(snapshot, retain));
     return absl::OkStatus();
   }));

@@ -50,9 +50,10 @@ std::string DescribeWait(int64_t step, double seconds, const v1::FeedStats& last
 
 // Publishes until there is at least one leased engine and the version is live on all of them. Returns CANCELLED
 // immediately if the run is stopped, because engines that are stopping could delay it and the version still has to be
-// saved.
+// saved. Returns the error of `fault` (RoleClients::engine_fault), because such an engine never takes a version.
 absl::StatusOr<weights::PublishStats> PublishUntilLive(weights::Publisher& publisher,
                                                        std::shared_ptr<const weights::Snapshot> snapshot, bool retain,
-                                                       const RetryPolicy& retry);
+                                                       const RetryPolicy& retry,
+                                                       const std::function<absl::Status()>& fault = {});
 
 }  // namespace ingot::app

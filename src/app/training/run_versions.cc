@@ -15,7 +15,8 @@ absl::StatusOr<weights::PublishStats> RunVersions::Publish(std::shared_ptr<const
   const std::chrono::nanoseconds asked = retry_.clock->Now();
   INGOT_RETURN_IF_ERROR(pinned_.Save(shape_, snapshot));
   const double save_seconds = SecondsSince(*retry_.clock, asked);
-  INGOT_ASSIGN_OR_RETURN(weights::PublishStats stats, PublishUntilLive(parts_.publisher, snapshot, retain, retry_));
+  INGOT_ASSIGN_OR_RETURN(weights::PublishStats stats,
+                         PublishUntilLive(parts_.publisher, snapshot, retain, retry_, parts_.clients.engine_fault));
   stats.save_ms = 1e3 * save_seconds;
   INGOT_RETURN_IF_ERROR(Persist(retry_, absl::StrCat("telling the scheduler that version ", version, " is live"),
                                 [&] { return parts_.clients.scheduler->MarkVersionLive(version); }));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/device_failure.h"
 #include "base/log.h"
 
 namespace ingot::rollout {
@@ -146,6 +147,7 @@ absl::Status Engine::Enqueue(std::unique_ptr<Sequence> sequence) {
   base::MutexLock lock(mu_);
   if (stopping_) return absl::UnavailableError("the rollout engine is shutting down");
   if (draining_) return absl::UnavailableError("the rollout engine is leaving the run");
+  if (!fault_.ok()) return absl::UnavailableError(absl::StrCat("the rollout engine failed: ", fault_.message()));
   // The rest of a call was accepted once, here or by an engine that is lost, and must not be lost to newer calls, so it has
   // as much room again.
   const int64_t most = static_cast<int64_t>(options_.max_running) + options_.max_waiting;
@@ -221,8 +223,30 @@ absl::StatusOr<LoadedVersion> Engine::LoadVersion(std::shared_ptr<const weights:
   version->checksum = snapshot->checksum();
   version->salt = next_salt_++;
   version->loaded_unix_ns = clock_.UnixNanos();
-  INGOT_ASSIGN_OR_RETURN(version->model, runner_->Load(snapshot));
+  absl::StatusOr<std::shared_ptr<const RunnableModel>> model = runner_->Load(snapshot);
+  if (!model.ok()) {
+    NoteFailedLoad(model.status());
+    return model.status();
+  }
+  failed_loads_ = 0;
+  version->model = *std::move(model);
   return LoadedVersion{std::move(version), std::move(snapshot)};
+}
+
+void Engine::NoteFailedLoad(const absl::Status& error) {
+  if (absl::IsResourceExhausted(error)) ++failed_loads_;
+  const bool lost = base::IsDeviceFailure(error);
+  if (!lost && failed_loads_ < kMaxFailedLoads) return;
+  base::MutexLock lock(mu_);
+  if (!fault_.ok()) return;
+  fault_ = lost ? error
+                : absl::InternalError(
+                      absl::StrCat("no memory for new weights in ", failed_loads_, " attempts: ", error.message()));
+}
+
+absl::Status Engine::fault() const {
+  base::MutexLock lock(mu_);
+  return fault_;
 }
 
 absl::StatusOr<v1::UpdateWeightsResponse> Engine::UpdateUnless(const weights::EncodedDelta& delta,
@@ -423,6 +447,7 @@ void Engine::Settle(const std::vector<Emission>& emissions, nanoseconds busy) {
   outstanding_ -= std::count_if(emissions.begin(), emissions.end(), [](const Emission& e) { return e.last; });
   if (draining_ && outstanding_ == 0) swapped_.SignalAll();
   status_.set_busy_seconds(status_.busy_seconds() + duration<double>(busy).count());
+  if (fault_.ok()) fault_ = core_.fault();
   NoteFirstToken(busy);
   Report();
 }

@@ -57,6 +57,9 @@ class Engine final : public ServedEngine, public Parking {
 
   bool Drain(std::chrono::nanoseconds timeout) override;
   void Shutdown() override;  // also stops the step thread
+  // Set once the device failed, once kMaxFailedPasses forward passes in a row failed, or once kMaxFailedLoads versions in
+  // a row found no memory. Never a transient error (base/retry.h). From then on, requests end with UNAVAILABLE.
+  absl::Status fault() const override;
 
   std::unique_ptr<Request> Generate(v1::GenerateRequest request, OnChunk on_chunk) override;
   absl::StatusOr<v1::EngineStatusResponse> Status() override;
@@ -94,6 +97,7 @@ class Engine final : public ServedEngine, public Parking {
 
  private:
   class Handle;
+  static constexpr int kMaxFailedLoads = 3;
   struct Wake;  // lets a request handle wake the step thread; may outlive the engine
   struct Swap {
     LoadedVersion next;
@@ -123,6 +127,8 @@ class Engine final : public ServedEngine, public Parking {
   absl::Status HoldVersion(const WantedVersion& wanted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   absl::StatusOr<LoadedVersion> LoadVersion(std::shared_ptr<const weights::Snapshot> snapshot)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  // Counts a failed load, which may be a fault.
+  void NoteFailedLoad(const absl::Status& error) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   // Returns `times` with the swap's times added.
   absl::StatusOr<v1::SwapTimes> SwapIn(LoadedVersion next, bool retain, v1::SwapTimes times)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
@@ -149,6 +155,7 @@ class Engine final : public ServedEngine, public Parking {
 
   base::Mutex update_mu_;  // one update at a time; acquired before mu_
   uint64_t next_salt_ ABSL_GUARDED_BY(update_mu_) = 1;
+  int failed_loads_ ABSL_GUARDED_BY(update_mu_) = 0;  // in a row
 
   mutable base::Mutex mu_;
   // Signaled when a swap is done, when a draining engine's last request has ended, and when the engine parks or resumes.
@@ -160,12 +167,9 @@ class Engine final : public ServedEngine, public Parking {
   int64_t outstanding_ ABSL_GUARDED_BY(mu_) = 0;  // accepted requests that have not ended
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  // Parking. `parked_` follows `park_until_`, or has the error of the runner, which cannot park.
-  std::chrono::nanoseconds park_until_ ABSL_GUARDED_BY(mu_){0};  // end of the lease; 0 = do not park
-  bool parked_ ABSL_GUARDED_BY(mu_) = false;
-  absl::StatusOr<int64_t> freed_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // of the last Park that the step thread executed
-  v1::EngineStatusResponse status_ ABSL_GUARDED_BY(mu_);          // as of the last step
-  Prefill prefill_ ABSL_GUARDED_BY(mu_);                          // as of the last step
+  absl::Status fault_ ABSL_GUARDED_BY(mu_);
+  v1::EngineStatusResponse status_ ABSL_GUARDED_BY(mu_);  // as of the last step
+  Prefill prefill_ ABSL_GUARDED_BY(mu_);                  // as of the last step
   // The newest version until it samples a token; nullopt after that, and before the first swap.
   std::optional<v1::SwapTimes> swapped_in_ ABSL_GUARDED_BY(mu_);
   std::chrono::nanoseconds swapped_at_ ABSL_GUARDED_BY(mu_){0};  // when the pause for its swap ended

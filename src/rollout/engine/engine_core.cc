@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 
+#include "base/device_failure.h"
 #include "base/log.h"
 
 namespace ingot::rollout {
@@ -431,6 +432,24 @@ void EngineCore::AppendRows(Sequence& sequence, const WeightVersion& version) {
   }
 }
 
+void EngineCore::FailPass(const absl::Status& error, std::vector<Emission>* out) {
+  INGOT_LOG(error, "rollout: a forward pass of {} requests failed: {}", batch_sequences_.size(),
+            std::string(error.message()));
+  ++failed_passes_;
+  if (fault_.ok() && base::IsDeviceFailure(error)) fault_ = error;
+  if (fault_.ok() && failed_passes_ >= kMaxFailedPasses) {
+    fault_ = absl::InternalError(absl::StrCat(failed_passes_, " forward passes in a row failed: ", error.message()));
+  }
+  // Other engines can continue the requests of an engine that is lost.
+  const absl::Status failed = fault_.ok()
+                                  ? base::Annotate(error, "the engine's forward pass failed")
+                                  : absl::UnavailableError(absl::StrCat("the engine failed: ", error.message()));
+  for (Sequence* sequence : batch_sequences_) {
+    Release(*sequence);
+    out->push_back({std::move(sequence->gate), failed, true});
+  }
+}
+
 void EngineCore::RunVersion(const WeightVersion& version, std::vector<Emission>* out) {
   batch_.Clear();
   batch_sequences_.clear();
@@ -448,15 +467,10 @@ void EngineCore::RunVersion(const WeightVersion& version, std::vector<Emission>*
   stats_.forward_rows += static_cast<int64_t>(batch_.token_ids.size());
   const absl::StatusOr<std::span<const float>> rows = runner_.Forward(*version.model, batch_);
   if (!rows.ok()) {
-    INGOT_LOG(error, "rollout: a forward pass of {} requests failed: {}", batch_sequences_.size(),
-              std::string(rows.status().message()));
-    for (Sequence* sequence : batch_sequences_) {
-      Release(*sequence);
-      out->push_back(
-          {std::move(sequence->gate), base::Annotate(rows.status(), "the engine's forward pass failed"), true});
-    }
+    FailPass(rows.status(), out);
     return;
   }
+  failed_passes_ = 0;
   if (std::none_of(salts_.begin(), salts_.end(), [&](const auto& entry) { return entry.first == version.salt; })) {
     salts_.emplace_back(version.salt, version.weak_from_this());
   }

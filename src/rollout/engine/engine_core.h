@@ -108,6 +108,12 @@ class EngineCore {
   const KvBlocks& blocks() const { return blocks_; }
   const CoreStats& stats() const { return stats_; }
   const std::vector<Speculator::Counts>& drafters() const { return speculator_.counts(); }
+  // Returns why no later step can succeed: the device failed, or kMaxFailedPasses forward passes in a row failed. OK =
+  // steps can succeed.
+  const absl::Status& fault() const { return fault_; }
+
+  // A pass can fail once because another process on the device took memory.
+  static constexpr int kMaxFailedPasses = 8;
 
  private:
   using SequencePtr = std::unique_ptr<Sequence>;
@@ -130,6 +136,8 @@ class EngineCore {
   bool EnsureBlocks(Sequence& sequence, size_t tokens);
   void Preempt(size_t running_index);
   void RunVersion(const WeightVersion& version, std::vector<Emission>* out);
+  // Ends the requests of a forward pass that failed.
+  void FailPass(const absl::Status& error, std::vector<Emission>* out);
   void AppendRows(Sequence& sequence, const WeightVersion& version);
   void TakeBackNaN(std::span<const float> rows, size_t width);
   void Publish(Sequence& sequence, uint64_t salt);
@@ -172,6 +180,8 @@ class EngineCore {
   std::chrono::nanoseconds next_deadline_ = std::chrono::nanoseconds::max();
   std::optional<std::chrono::nanoseconds> parked_at_;  // nullopt = not parked
   CoreStats stats_;
+  int failed_passes_ = 0;  // in a row
+  absl::Status fault_;
 
   // State for the forward pass being prepared.
   ForwardBatch batch_;

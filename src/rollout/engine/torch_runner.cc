@@ -23,6 +23,7 @@
 #include "kernels/torch/softmax.h"
 #include "kernels/torch/threads.h"
 #include "kernels/torch/tree_attention.h"
+#include "model/device_memory.h"
 #include "model/draft_head.h"
 #include "model/transformer.h"
 #include "rollout/engine/torch_error.h"
@@ -394,10 +395,11 @@ class TorchRunner final : public ModelRunner {
 }  // namespace
 
 absl::Status CheckCacheFits(const model::ModelConfig& config, const EngineOptions& options, const std::string& device) {
-  if (device != "cpu") return absl::OkStatus();  // the device's allocation reports the error itself
+  const bool on_host = device == "cpu";
   const auto needed = static_cast<double>(CacheBytes(config, options));
   const double of_token = needed / static_cast<double>(options.kv_cache_tokens);
-  const auto available = static_cast<double>(base::AvailableMemory());
+  const auto available =
+      static_cast<double>(on_host ? base::AvailableMemory() : model::AvailableDeviceMemory(at::Device(device)));
   if (needed <= available) return absl::OkStatus();
   const int64_t state = model::SpecOf(config).state_bytes(static_cast<int64_t>(c10::elementSize(CacheType(config))));
   const std::string states = state == 0 ? ""
@@ -406,9 +408,10 @@ absl::Status CheckCacheFits(const model::ModelConfig& config, const EngineOption
                                               "recurrent state: larger blocks need less memory",
                                               options.kv_block_tokens, static_cast<double>(state) * 1e-6);
   return absl::ResourceExhaustedError(absl::StrFormat(
-      "the KV cache of rollout.kv_cache_tokens=%d tokens needs %.3g GB, but only %.3g GB is free: %d tokens would "
-      "fit%s",
-      options.kv_cache_tokens, needed * 1e-9, available * 1e-9, static_cast<int64_t>(available / of_token), states));
+      "the KV cache of rollout.kv_cache_tokens=%d tokens needs %.3g GB, but only %.3g GB is free%s: %d tokens "
+      "would fit%s",
+      options.kv_cache_tokens, needed * 1e-9, available * 1e-9, on_host ? "" : " on " + device,
+      static_cast<int64_t>(available / of_token), states));
 }
 
 int64_t MaxWeightBytes(const model::ModelConfig& config) {

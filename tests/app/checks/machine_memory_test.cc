@@ -5,6 +5,8 @@
 
 #include <vector>
 
+#include "trainer/run_memory.h"
+
 namespace ingot::app {
 namespace {
 
@@ -45,6 +47,16 @@ TEST(MachineMemory, AddsUpTheEnginesAndRanksOfAMachine) {
   EXPECT_EQ(part.engines, 1);
   EXPECT_EQ(part.ranks, 1);
   EXPECT_LT(part.trainer, need.trainer);
+}
+
+// The versions that the trainer publishes are in the host's memory.
+TEST(MachineMemory, ATrainersDeviceHoldsLessThanItsProcess) {
+  const trainer::TrainerBytes plain = trainer::LeastBytes(trainer::TrainerOptions(), Shape(), 1);
+  EXPECT_GT(plain.device, 3 * plain.version) << "weights and two moments";
+  EXPECT_LE(plain.device, plain.ranks[0] - 2 * plain.version);
+  trainer::TrainerOptions options;
+  options.reference_kl_coefficient = 0.1;
+  EXPECT_GE(trainer::LeastBytes(options, Shape(), 1).device, plain.device + plain.version) << "and the reference";
 }
 
 // Each engine fits alone. The two do not.

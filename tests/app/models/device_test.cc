@@ -116,6 +116,17 @@ TEST(OpenDevice, SaysThatThereIsNoLibrary) {
   EXPECT_TRUE(OpenDevice("auto", "/nowhere/libingot_cuda.so")->fell_back);
 }
 
+TEST(ReportDevice, ShowsAFallbackInTheMetrics) {
+  for (const bool fell_back : {true, false}) {
+    base::Metrics metrics(10);
+    DeviceChoice choice;
+    choice.fell_back = fell_back;
+    EXPECT_EQ(ReportDevice(choice, metrics), nullptr);
+    const std::string shown = fell_back ? "device_fallback 1" : "device_fallback 0";
+    EXPECT_TRUE(Has(metrics.RenderText(), shown)) << metrics.RenderText();
+  }
+}
+
 TEST(OpenDevice, CpuIsNoFallback) {
   const auto choice = OpenDevice("cpu", "/nowhere/libingot_cuda.so");
   ASSERT_TRUE(choice.ok());

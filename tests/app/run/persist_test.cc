@@ -198,6 +198,18 @@ TEST_F(PersistTest, ARunThatIsStoppedDoesNotWaitForEnginesAnyMore) {
   EXPECT_EQ(engine->updates(), 0);
 }
 
+TEST_F(PersistTest, AnEngineThatCanNeverServeEndsTheRun) {
+  auto engine = std::make_shared<FakeEngine>();
+  weights::Publisher publisher({.deadline = 30s, .codec = {}}, clock);
+  ASSERT_TRUE(publisher.AddEngine("engine", engine).ok());
+  engine->Die();
+  const auto fault = [&] { return sleeps < 5 ? absl::OkStatus() : absl::InternalError("the device failed"); };
+  const auto stats = PublishUntilLive(publisher, Version(0), false, retry, fault);
+  EXPECT_EQ(stats.status().code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(stats.status().message()), HasSubstr("the device failed"));
+  EXPECT_EQ(sleeps, 5);
+}
+
 TEST_F(PersistTest, AVersionThatTheEngineRejectsEndsTheRun) {
   auto engine = std::make_shared<FakeEngine>();
   engine->Reject();

@@ -8,6 +8,7 @@
 #include <limits>
 #include <optional>
 #include <thread>
+#include <vector>
 
 #include "app/cluster/access/grpc_server.h"
 #include "app/commands/model/served_record.h"
@@ -54,9 +55,10 @@ absl::StatusOr<ServedModel> LoadModel(const std::string& dir, const ServeArgs& a
   return model;
 }
 
-// Adds the other models, each with its own engine.
+// Adds the other models, each with its own engine, which is also added to `served`.
 absl::Status AddModels(const ServeArgs& args, const ServedModel& first, const rollout::EngineOptions& options,
-                       const DeviceChoice& device, gateway::GatewayOptions& gateway_options, RoleClients& clients) {
+                       const DeviceChoice& device, gateway::GatewayOptions& gateway_options, RoleClients& clients,
+                       std::vector<std::shared_ptr<rollout::ServedEngine>>& served) {
   for (const std::string& also : args.also) {
     const size_t equals = also.find('=');
     if (equals == 0 || equals == std::string::npos || equals + 1 == also.size()) {
@@ -72,6 +74,7 @@ absl::Status AddModels(const ServeArgs& args, const ServedModel& first, const ro
     gateway_options.models.push_back(
         {.name = name, .weights = gateway::ModelWeights::kExternal, .version = 0, .address = dir});
     clients.external[name] = model->engine;
+    served.push_back(model->engine);
   }
   return absl::OkStatus();
 }
@@ -93,6 +96,15 @@ absl::Status AddServedAdapters(const ServeArgs& args, const ServedModel& model,
                                       .weights = gateway::ModelWeights::kPinned,
                                       .version = version,
                                       .address = ""});
+  }
+  return absl::OkStatus();
+}
+
+// Waits until the process is stopped, or until one of the engines cannot serve any more. Returns that engine's fault.
+absl::Status WaitForStopOrFault(const std::vector<std::shared_ptr<rollout::ServedEngine>>& served) {
+  while (!StopFlag()) {
+    for (const auto& engine : served) INGOT_RETURN_IF_ERROR(engine->fault());
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
   return absl::OkStatus();
 }
@@ -151,6 +163,7 @@ absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
   const int engines = 1 + static_cast<int>(args.also.size());
   INGOT_RETURN_IF_ERROR(CheckThreads(ThreadsOfServing(engines, options.threads)));
   INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, OpenDevice(args.device));
+  if (device.fell_back) INGOT_LOG(info, "device auto: cpu, {}", device.description);
   options.kv_cache_tokens = args.kv_cache_tokens;
   options.max_retained_versions = std::max(options.max_retained_versions, static_cast<int32_t>(args.adapters.size()));
   INGOT_RETURN_IF_ERROR(options.Validate());
@@ -167,8 +180,9 @@ absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
   gateway_options.max_new_tokens = args.max_tokens > 0 ? args.max_tokens : std::numeric_limits<int32_t>::max();
   RoleClients clients;
   clients.engine = model.engine;
+  std::vector<std::shared_ptr<rollout::ServedEngine>> served{model.engine};
   INGOT_RETURN_IF_ERROR(AddServedAdapters(args, model, gateway_options));
-  INGOT_RETURN_IF_ERROR(AddModels(args, model, options, device, gateway_options, clients));
+  INGOT_RETURN_IF_ERROR(AddModels(args, model, options, device, gateway_options, clients, served));
   gateway::GatewayParts parts;
   parts.vocab_size = static_cast<int32_t>(model.setup.shape.vocab_size);
   if (!args.script.empty()) {
@@ -216,12 +230,13 @@ absl::StatusOr<int> ServeOrError(const ServeArgs& args) {
   if (tokens != nullptr) std::printf(", token ids at %s:%d", args.host.c_str(), tokens->port());
   std::printf("\n");
   std::fflush(stdout);
-  while (!StopFlag()) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  const absl::Status fault = WaitForStopOrFault(served);
   http->Stop();
   gateway->Shutdown();
   gateway->EndSessions();
   tokens.reset();
   if (record != nullptr) INGOT_RETURN_IF_ERROR(record->WriteCalls());
+  INGOT_RETURN_IF_ERROR(fault);
   return 0;
 }
 

@@ -1,0 +1,15 @@
+// The memory of a device that torch can allocate.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+
+namespace ingot::model {
+
+// Returns the bytes that this process can still allocate on `device`: what the driver reports as free, and what torch's
+// allocator holds for reuse. Another process may take it at any time. Creates the device's context. Throws c10::Error.
+// REQUIRES: not a CPU.
+int64_t AvailableDeviceMemory(at::Device device);
+
+}  // namespace ingot::model
