@@ -115,16 +115,13 @@ def an_allocation_that_fails(case):
 
 
 def every_allocation_that_fails(case):
-    """Until the run has fewer allocations than that."""
-    for kind in ("from", "only"):
-        complete, number, outcomes = 0, 0, []
-        while complete < 3 and number < 200:
-            number += 1
-            outcomes.append(fails_at(case, kind, number))
-            complete = complete + 1 if kind == "only" or outcomes[-1] == "complete" else 0
-            if kind == "only" and number < 40:
-                complete = 0
-        print(f"allocations that fail, {kind}: {outcomes.count('complete')} of {len(outcomes)} runs completed", flush=True)
+    """Each allocation of a run and all later ones fail, then each alone."""
+    number = 1
+    while fails_at(case, "from", number) == "out of memory":
+        number += 1
+    check(number > 10, f"a run has only {number - 1} allocations")
+    outcomes = [fails_at(case, "only", n) for n in range(1, number)]
+    print(f"{number - 1} allocations; {outcomes.count('complete')} runs completed without one of them", flush=True)
 
 
 def loses_its_device(case, name, kind, words, launch):
