@@ -107,11 +107,12 @@ test-loggers: build
 	build/peers-loggers/bin/python tests/loggers/servers.py $(BUILD)/ingot . $(OTELCOL)
 
 # A real vLLM for CPUs as the rollout engine (5.7 GB from PyPI): its log-probs against Ingot's engine, weights that change under
-# running requests, and a short smoke run. STEPS=N sets the run's length.
+# running requests, adapters, grammars, and short smoke runs. STEPS=N sets the runs' length.
 test-engines: build
 	tests/engines/install_vllm.sh build/peers-vllm
 	cmake --build --preset release --target engines_compare
 	python3 tests/engines/vllm_runs.py $(BUILD)/ingot . $(BUILD)/tests/engines/engines_compare build/peers-vllm/bin/vllm $(STEPS)
+	python3 tests/engines/vllm_grammars.py $(BUILD)/ingot . build/peers-vllm/bin/vllm
 
 format:
 	git ls-files '*.h' '*.cc' '*.cu' '*.cuh' | xargs clang-format-19 -i

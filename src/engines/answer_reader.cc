@@ -60,6 +60,11 @@ absl::StatusOr<v1::GenerateChunk> AnswerReader::Take(const AnswerEvent& event, i
     return absl::DataLossError(absl::StrCat("the server sent ", event.ids.size(), " ids with ", event.logprobs.size(),
                                             " log-probs, so the answer is not recorded"));
   }
+  received_ += std::ssize(event.ids);
+  if (event.total > 0 && event.total != received_) {
+    return absl::DataLossError(absl::StrCat("the server counts ", event.total, " ids, but sent ", received_,
+                                            ", so the answer is not recorded"));
+  }
   for (size_t i = 0; i < event.ids.size(); ++i) {
     if (ended()) {
       ++dropped_;

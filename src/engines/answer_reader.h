@@ -41,7 +41,8 @@ class AnswerReader {
 
   // Returns the event's chunk, with provisional versions: those that are live now. The chunk may be empty. The last
   // chunk has a finish reason and answer_versions. REQUIRES: the last chunk has not been returned.
-  //   DATA_LOSS    an id is outside the vocabulary, or a log-prob is missing, positive, or not a number
+  //   DATA_LOSS    an id is outside the vocabulary, missing, or repeated, or a log-prob is missing, positive, or not a
+  //                number
   //   UNAVAILABLE  the server aborted the request or failed, a label is not Ingot's, or a token is older than allowed
   absl::StatusOr<v1::GenerateChunk> Take(const AnswerEvent& event, int64_t live_version, const VersionRules& rules,
                                          const VersionOf& version_of);
@@ -77,6 +78,7 @@ class AnswerReader {
   bool foreign_label_ = false;
   bool corrected_ = false;
   int64_t dropped_ = 0;
+  int64_t received_ = 0;  // ids, with the dropped ones
 };
 
 }  // namespace ingot::engines

@@ -51,14 +51,16 @@ struct AnswerEvent {
   std::vector<int32_t> ids;
   std::vector<float> logprobs;                // one per id
   std::vector<v1::TopLogprobs> top_logprobs;  // one per id if requested
+  int64_t total = 0;                          // ids of the answer so far, with these; 0 = not reported
   ServerFinish finish = ServerFinish::kNone;
   std::vector<LabelSpan> spans;  // for the whole answer, with the finish
 };
 
-// How the server's log-probs relate to the sampling parameters. Determined at startup.
+// How the server's log-probs relate to the temperature. Determined at startup. Whether penalties, grammars, and
+// truncation change them depends on the server (EngineApi::Generate, NeedsScoring).
 enum class LogprobKind : uint8_t {
-  kRaw,        // log_softmax(raw logits), regardless of the parameters
-  kProcessed,  // after temperature, penalties, and truncation
+  kRaw,        // for temperature 1, regardless of the request's
+  kProcessed,  // for the request's temperature
 };
 
 struct GenerateContext {
@@ -69,17 +71,34 @@ struct GenerateContext {
   std::string adapter = {};  // the name of the adapter that samples; empty = the base model
 };
 
+// The server's flags that messages name.
+struct ServerFlags {
+  std::string context;             // sets the context length
+  std::string raw_logprobs;        // makes log-probs LogprobKind::kRaw
+  std::string processed_logprobs;  // makes them LogprobKind::kProcessed
+};
+
 class EngineApi {
  public:
   virtual ~EngineApi() = default;
 
   // The server's name for messages.
   virtual std::string name() const = 0;
+  virtual ServerFlags flags() const = 0;
+  // What is known about real servers; empty = the dialect has been run with one (docs/guide/engines.md).
+  virtual std::string caveat() const = 0;
+  // Returns the flags with which a server accepts adapters of this rank, and holds this many.
+  virtual std::vector<std::string> AdapterFlags(int64_t rank, int64_t held) const = 0;
+  // Returns the flags with which a server loads the tokenizer in a folder; empty = no tokenizer. Grammars need one.
+  virtual std::vector<std::string> TokenizerFlags(const std::string& tokenizer_dir) const = 0;
 
   // Returns the request that samples or scores. Returns INVALID_ARGUMENT, with a base::Fault that names the parameter,
   // if the server does not support a part, or would report log-probs other than log_softmax(raw logits / temperature).
   virtual absl::StatusOr<ServerRequest> Generate(const v1::GenerateRequest& request,
                                                  const GenerateContext& context) const = 0;
+  // Returns whether the log-probs of such an answer are not those of the policy, so that a second request must score
+  // it.
+  virtual bool NeedsScoring(const v1::SamplingParams& sampling) const = 0;
   // Reads the data of one server-sent event. Returns nullopt if it has no part of an answer. Returns DATA_LOSS if it is
   // not an event, and StatusOf's error if it reports one.
   virtual absl::StatusOr<std::optional<AnswerEvent>> ReadEvent(std::string_view data) const = 0;
@@ -88,22 +107,26 @@ class EngineApi {
   // Aborts a request. Its stream still gets a last event, with the finish reason kAborted and spans.
   virtual ServerRequest Abort(const std::string& server_request_id) const = 0;
 
-  // The calls of a swap, in this order.
-  virtual ServerRequest Pause(SwapMode mode) const = 0;
+  // Returns INVALID_ARGUMENT if the server cannot swap weights this way.
+  virtual absl::Status CheckSwap(SwapMode mode) const = 0;
+  // The calls of a swap, in this order. A pause is several calls. REQUIRES: CheckSwap(mode).
+  virtual std::vector<ServerRequest> Pause(SwapMode mode) const = 0;
   virtual ServerRequest Load(const std::string& model_dir) const = 0;
   virtual ServerRequest SetLabel(const std::string& label) const = 0;
   virtual ServerRequest Resume() const = 0;
 
-  // Loads an adapter (a PEFT folder) under a name, or replaces it. Requests name it. Runs beside requests.
+  // Loads an adapter (a PEFT folder) under a name that the server does not have. Requests name it. They continue
+  // meanwhile.
   virtual ServerRequest LoadAdapter(const std::string& name, const std::string& adapter_dir) const = 0;
   virtual ServerRequest UnloadAdapter(const std::string& name) const = 0;
 
   virtual ServerRequest Health() const = 0;
   virtual ServerRequest GetLabel() const = 0;
   virtual absl::StatusOr<std::string> ReadLabel(std::string_view body) const = 0;
-  virtual ServerRequest Models() const = 0;
-  // Returns the server's context length; 0 = not reported.
-  virtual absl::StatusOr<int64_t> ReadContextLength(std::string_view body) const = 0;
+  virtual ServerRequest Info() const = 0;
+  // Returns the server's context length; 0 = not reported. Returns FAILED_PRECONDITION, naming the flag, if the server
+  // was started with settings under which answers or swaps of this kind would be wrong.
+  virtual absl::StatusOr<int64_t> ReadContextLength(std::string_view body, SwapMode swap) const = 0;
 
   // Returns OK for success, or the error of a response with another status. The error contains the server's message.
   //   INVALID_ARGUMENT     the server refuses the request
@@ -115,5 +138,7 @@ class EngineApi {
 
 // vLLM's /inference/v1/generate and its development routes, as of 0.32.
 std::unique_ptr<EngineApi> NewVllmApi();
+// SGLang's native API, as of 0.5.23.
+std::unique_ptr<EngineApi> NewSglangApi();
 
 }  // namespace ingot::engines

@@ -88,13 +88,15 @@ class EngineCheck {
   }
 
   void AskStart() {
-    const absl::StatusOr<LogprobKind> kind = parts_.control.CheckStart(parts_.model, parts_.timeout);
+    // Whether `keep` labels the right tokens is measured below.
+    const absl::StatusOr<LogprobKind> kind =
+        parts_.control.CheckStart(parts_.model, SwapMode::kRecompute, parts_.timeout);
     constexpr char kQuestion[] = "ids, log-probs, versions, control routes";
     if (!kind.ok()) return AddError(kQuestion, kind.status(), /*required=*/true);
     kind_ = *kind;
     Add(kQuestion, Verdict::kRight,
-        *kind == LogprobKind::kRaw ? "raw log-probs: support temperature 1 with any truncation"
-                                   : "processed log-probs: support any temperature without truncation",
+        *kind == LogprobKind::kRaw ? "raw log-probs: support temperature 1"
+                                   : "processed log-probs: support any temperature",
         true);
   }
 
@@ -144,20 +146,20 @@ class EngineCheck {
     hot.mutable_sampling()->set_temperature(0.7F);
     const absl::Status served = Answer(hot).status();
     Add("temperature 0.7", served.ok() ? Verdict::kRight : Verdict::kNotOffered,
-        served.ok() ? "log-probs are for this temperature" : "needs --logprobs-mode processed_logprobs");
+        served.ok() ? "log-probs are for this temperature" : "needs " + parts_.api.flags().processed_logprobs);
     v1::GenerateRequest cut = Ask(41, 4);
     cut.mutable_sampling()->set_top_p(0.9F);
     const absl::Status truncated = Answer(cut).status();
     Add("top_p 0.9", truncated.ok() ? Verdict::kRight : Verdict::kNotOffered,
-        truncated.ok() ? "log-probs are from before truncation" : "needs --logprobs-mode raw_logprobs");
+        truncated.ok() ? "log-probs are from before truncation" : "needs " + parts_.api.flags().raw_logprobs);
   }
 
   void AskStops() {
     v1::GenerateRequest greedy = Ask(50, 12);
     greedy.mutable_sampling()->set_temperature(1);
     greedy.mutable_sampling()->set_top_k(1);
-    if (*kind_ == LogprobKind::kProcessed) return Add("stop ids", Verdict::kNotOffered, "not checked: needs top_k");
     const absl::StatusOr<AnswerEvent> all = Answer(greedy);
+    if (absl::IsInvalidArgument(all.status())) return Add("stop ids", Verdict::kNotOffered, "not checked: needs top_k");
     if (!all.ok()) return AddError("stop ids", all.status());
     if (all->ids.empty()) return Add("stop ids", Verdict::kWrong, "an answer has no ids");
     const size_t at = all->ids.size() / 2;
@@ -185,7 +187,6 @@ class EngineCheck {
   }
 
   void AskGrammar() {
-    if (*kind_ == LogprobKind::kProcessed) return;
     v1::GenerateRequest asked = Ask(70, 8);
     asked.mutable_sampling()->set_ignore_eos(false);
     asked.mutable_sampling()->mutable_grammar()->add_alternatives()->add_parts()->set_regex("[ab]{3}");
@@ -224,21 +225,21 @@ class EngineCheck {
   }
 
   absl::Status Load(SwapMode mode, const std::string& folder, const std::string& label) {
-    INGOT_RETURN_IF_ERROR(parts_.control.Call(parts_.api.Pause(mode), parts_.timeout).status());
+    INGOT_RETURN_IF_ERROR(parts_.control.Pause(mode, parts_.timeout));
     INGOT_RETURN_IF_ERROR(parts_.control.LoadAndLabel(folder, label, parts_.timeout));
     return parts_.control.Call(parts_.api.Resume(), parts_.timeout).status();
   }
 
   void AskLoad(const std::shared_ptr<const weights::Snapshot>& other, const std::string& folder) {
     constexpr char kQuestion[] = "weights from a folder";
-    WeightVerifier verifier(parts_.reference, parts_.control, parts_.model, 0);
+    WeightVerifier verifier(parts_.reference, parts_.model, 0);
     const auto given = verifier.Expect(parts_.snapshot), expected = verifier.Expect(other);
     if (!given.ok() || !expected.ok())
       return AddError(kQuestion, given.ok() ? expected.status() : given.status(), true);
     if (const absl::Status loaded = Load(SwapMode::kAbort, folder, "check-other"); !loaded.ok()) {
       return AddError(kQuestion, loaded, true);
     }
-    const auto found = verifier.VerifyTrial(*other, "check-other", *expected, *given, parts_.timeout);
+    const auto found = verifier.VerifyTrial(parts_.control, *other, "check-other", *expected, *given, parts_.timeout);
     if (!found.ok()) return Add(kQuestion, Verdict::kWrong, std::string(found.status().message()), true);
     Add(kQuestion, Verdict::kRight, "all tensors arrive: " + found->Text(), true);
   }

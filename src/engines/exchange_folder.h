@@ -64,5 +64,7 @@ absl::StatusOr<base::Fd> ClaimServer(const std::string& root, const std::string&
 
 // Identifies a version's weights by its number and its manifest's checksum.
 std::string VersionLabel(int64_t version, uint64_t checksum);
+// Labels the weights of a worker that is joining a fleet. No answer may have it.
+inline std::string JoiningLabel(const std::string& label) { return "joining-" + label; }
 
 }  // namespace ingot::engines

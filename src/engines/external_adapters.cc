@@ -120,11 +120,13 @@ absl::Status ExternalEngine::InstallAdapter(const Written& version) {
 absl::Status ExternalEngine::LoadAdapter(const Written& version) {
   const milliseconds timeout = seconds(external_.load_s);
   const nanoseconds start = clock_.Now();
-  INGOT_RETURN_IF_ERROR(control_.Call(api_->LoadAdapter(AdapterName(version.label), version.dir), timeout).status());
+  const std::string name = AdapterName(version.label);
+  INGOT_RETURN_IF_ERROR(control_.Call(api_->LoadAdapter(name, version.dir), timeout).status());
   const nanoseconds loaded = clock_.Now();
   absl::StatusOr<ScoreDifference> found = ScoreDifference();
   if (verifier_.has_value()) {
-    found = verifier_->Verify(*version.snapshot, WeightsOf(version.label), version.scores, timeout);
+    found = verifier_->Verify(control_, *version.snapshot, WeightsOf(version.label), version.scores, timeout);
+    if (!found.ok()) (void)control_.Call(api_->UnloadAdapter(name), timeout);  // so that it can be loaded again
   }
   base::MutexLock lock(mu_);
   server_.set_load_ms(Millis(loaded - start));
@@ -140,10 +142,7 @@ absl::Status ExternalEngine::LoadAdapter(const Written& version) {
 
 // Finds factors that the server does not load. In the first versions, B is nearly zero, and nothing shows this.
 absl::Status ExternalEngine::TryAdapter(const Written& version) {
-  {
-    base::MutexLock lock(mu_);
-    if (!verifier_.has_value() || !external_.trial_load || tried_) return absl::OkStatus();
-  }
+  if (!verifier_.has_value() || !external_.trial_load || workers_.single().tried) return absl::OkStatus();
   const milliseconds timeout = seconds(external_.load_s);
   INGOT_ASSIGN_OR_RETURN(const std::shared_ptr<const weights::Snapshot> other, verifier_->Perturb(version.snapshot));
   INGOT_ASSIGN_OR_RETURN(std::shared_ptr<const weights::Snapshot> mixed, WithFactorsOf(*version.snapshot, *other));
@@ -152,14 +151,13 @@ absl::Status ExternalEngine::TryAdapter(const Written& version) {
   absl::Status tried = control_.Call(api_->LoadAdapter(name, trial.dir), timeout).status();
   if (tried.ok()) {
     tried =
-        verifier_->VerifyTrial(*trial.snapshot, WeightsOf(trial.label), trial.scores, version.scores, timeout).status();
+        verifier_->VerifyTrial(control_, *trial.snapshot, WeightsOf(trial.label), trial.scores, version.scores, timeout)
+            .status();
     (void)control_.Call(api_->UnloadAdapter(name), timeout);
   }
   exchange_->Remove(trial.dir);
-  INGOT_RETURN_IF_ERROR(tried);
-  base::MutexLock lock(mu_);
-  tried_ = true;
-  return absl::OkStatus();
+  workers_.single().tried = tried.ok();
+  return tried;
 }
 
 void ExternalEngine::RestoreAdapters() {

@@ -32,7 +32,7 @@ http::Streams::Request ExternalCall::Send(const ServerRequest& sent, const std::
   rules_ = rules;
   url_ = url;
   key_ = key;
-  if (request_.sampling().has_grammar()) whole_.emplace();
+  if (request_.score_ids() == 0 && engine_.api.NeedsScoring(request_.sampling())) whole_.emplace();
   return StreamOf(sent);
 }
 
@@ -40,6 +40,7 @@ http::Streams::Request ExternalCall::StreamOf(const ServerRequest& sent) {
   http::Streams::Request stream;
   stream.head = {.url = url_ + sent.path, .method = sent.method, .key = key_};
   stream.head.headers["Content-Type"] = "application/json";
+  if (!request_.lineage().empty()) stream.head.headers["X-Session-Id"] = request_.lineage();  // for a load balancer
   if (deadline_ != nanoseconds::max()) {
     stream.head.timeout =
         std::max(milliseconds(1), std::chrono::duration_cast<milliseconds>(deadline_ - engine_.clock.Now()));
@@ -94,6 +95,7 @@ absl::Status ExternalCall::Gather(const AnswerEvent& event) {
   whole_->top_logprobs.insert(whole_->top_logprobs.end(), event.top_logprobs.begin(), event.top_logprobs.end());
   whole_->request_id = event.request_id;
   whole_->finish = event.finish;
+  whole_->total = std::max(whole_->total, event.total);
   if (event.finish != ServerFinish::kNone) whole_->spans = event.spans;
   return absl::OkStatus();
 }

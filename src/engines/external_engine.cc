@@ -28,12 +28,14 @@ absl::StatusOr<std::unique_ptr<ExternalEngine>> ExternalEngine::Create(const rol
   if (parts.model.context_length < 2 || parts.model.vocab_size < 1) {
     return absl::InvalidArgumentError("the external engine needs the model's vocabulary and context length");
   }
-  base::Fd claim;
-  if (!external.url.empty()) {
-    INGOT_ASSIGN_OR_RETURN(claim, ClaimServer(external.exchange, external.url));
+  std::vector<std::string> urls = external.workers;
+  if (!external.url.empty()) urls.push_back(external.url);
+  std::vector<base::Fd> claims;
+  for (const std::string& url : urls) {
+    INGOT_ASSIGN_OR_RETURN(claims.emplace_back(), ClaimServer(external.exchange, url));
   }
   std::unique_ptr<ExternalEngine> engine(new ExternalEngine(options, external, std::move(parts)));
-  engine->claim_ = std::move(claim);
+  engine->claims_ = std::move(claims);
   engine->keeper_.Post([raw = engine.get()] { raw->Tick(); });
   engine->expiry_ = engine->deadlines_.PostEvery(kExpiryPoll, [raw = engine.get()] { raw->ExpireWaiting(); });
   engine->tick_ =
@@ -59,7 +61,8 @@ ExternalEngine::ExternalEngine(const rollout::EngineOptions& options, const Exte
       calls_engine_(CallsEngine()),
       adapters_only_(parts.adapters),
       base_label_(absl::StrCat("base-", ::getpid(), "-", started_.count())),
-      control_(*api_, key_),
+      workers_(*api_, key_, external_.url, external_.workers),
+      control_(workers_.single().control),
       exchange_(std::move(parts.exchange)),
       reference_(std::move(parts.reference)),
       start_model_(std::move(parts.start_model)),
@@ -68,10 +71,9 @@ ExternalEngine::ExternalEngine(const rollout::EngineOptions& options, const Exte
       streams_(std::make_unique<http::Streams>(Connections(options))),
       keeper_({.name = "engine"}, clock_),
       deadlines_({.name = "deadlines"}, clock_) {
-  control_.set_url(external_.url);
   base::MutexLock lock(update_mu_);
   if (external_.verify && reference_ != nullptr) {
-    verifier_.emplace(*reference_, control_, model_, external_.verify_bound);
+    verifier_.emplace(*reference_, model_, external_.verify_bound);
   }
 }
 
@@ -90,7 +92,7 @@ void ExternalEngine::Shutdown() {
     sending_ = false;
     changed_.SignalAll();
   }
-  control_.Stop();
+  workers_.Stop();
   tick_.Cancel();
   expiry_.Cancel();
   EndAll(ShuttingDown());
@@ -112,11 +114,11 @@ absl::Status ExternalEngine::SetAside(const std::string& why) {
     if (stopping_) return ShuttingDown();
     if (!aside_.ok()) return absl::OkStatus();
     aside_ = absl::UnavailableError(
-        absl::StrCat(control_.name(), " is set aside until it is restarted: ", base::Shown(why)));
+        absl::StrCat(workers_.name(), " is set aside until it is restarted: ", base::Shown(why)));
     aside_wait_.emplace(std::string(aside_.message()));
     sending_ = false;
   }
-  INGOT_LOG(error, "rollout: {} is set aside until it is restarted: {}", control_.name(), why);
+  INGOT_LOG(error, "rollout: {} is set aside until it is restarted: {}", workers_.name(), why);
   EndAll(absl::UnavailableError(absl::StrCat("the rollout server is set aside: ", base::Shown(why))));
   return absl::OkStatus();
 }

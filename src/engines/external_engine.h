@@ -22,6 +22,11 @@
 // Whole weights are not retained: the response to an update with `retain` reports this, and an update with
 // Place::kBeside fails. A pinned version is served only while it is live.
 //
+// FLEETS (rollout.external.workers): requests go to a load balancer, and weights to each worker behind it. A swap pauses
+// all workers before the first load, and resumes them after the last one. A worker that is gone is left out, and joins
+// when it responds again: it gets the live version under a label that no answer may have (JoiningLabel), is verified,
+// and then gets the version's label. So the load balancer may send it requests at any time.
+//
 // ADAPTERS (Parts::adapters): each version is an adapter of the base model, and the server holds several of them
 // (AdapterVersions). Rules 1 and 2 do not apply, because the server is never paused: a request runs on one version to its
 // end, and a version is sent requests after it has been verified. The base comes with the first version, and is never
@@ -53,6 +58,7 @@
 #include "engines/server_control.h"
 #include "engines/server_process.h"
 #include "engines/weight_verifier.h"
+#include "engines/workers.h"
 #include "engines/written_version.h"
 #include "http/streams.h"
 #include "rollout/served_engine.h"
@@ -112,7 +118,7 @@ class ExternalEngine final : public rollout::ServedEngine, public EngineGuard {
   absl::Status SetAside(const std::string& why) override;
 
   // The server's process id, for messages and tests. -1 = not started by the engine, or not running.
-  std::string server_url() const { return control_.url(); }
+  std::string server_url() const { return workers_.url(); }
   pid_t server_pid() const { return server_pid_; }
 
  private:
@@ -212,10 +218,16 @@ class ExternalEngine final : public rollout::ServedEngine, public EngineGuard {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   absl::Status PauseServer(const std::function<bool()>& cancelled) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   std::chrono::milliseconds PauseTimeout(SwapMode mode) const;
-  // The trial load after each start of the server. Leaves the server paused.
+  // Carries out the trial load after each start of a server, and leaves the server paused. Returns FAILED_PRECONDITION
+  // if a part of the weights did not arrive.
   absl::Status TryLoading(const Written& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  // Writes the weights of a trial load; nullopt = there is none.
+  absl::StatusOr<std::optional<Written>> WriteTrial(const Written& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  absl::Status TryWorker(Worker& worker, const WeightVerifier& verifier, const Written& trial, const Written& version);
   absl::Status LoadWithRetries(const Written& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   absl::Status ResumeAndVerify(const Written& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  absl::Status ResumeAll();
+  absl::StatusOr<ScoreDifference> VerifyAll(const Written& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   // Ends the requests of a server whose weights may not be the version's, and pauses the server.
   absl::Status TakeBack(const Written& version, const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   // Gives up or restarts the server if it has failed to load the version several times.
@@ -231,14 +243,28 @@ class ExternalEngine final : public rollout::ServedEngine, public EngineGuard {
   bool starts_server() const { return external_.url.empty(); }
   void StartServer();
   bool StartTimePassed() const;  // rollout.external.start_s, since the server was started or lost
-  void AwaitServer();
-  void WatchServer();
-  void CheckLabel() ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  void TickWorker(Worker& worker);
+  void AwaitServer(Worker& worker);
+  absl::StatusOr<LogprobKind> CheckStart(Worker& worker) ABSL_LOCKS_EXCLUDED(update_mu_);
+  void OnBadStart(Worker& worker, const absl::Status& why);
+  void WatchServer(Worker& worker);
+  void CheckLabel(Worker& worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   void Restore();
+
+  // --- a fleet's workers (external_fleet.cc), on the keeper's thread ---
+  void WatchWorker(Worker& worker);
+  void CheckJoined(Worker& worker, const std::string& label) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  // Gives the worker the live version, if there is one and it does not have it.
+  void Join(Worker& worker) ABSL_LOCKS_EXCLUDED(update_mu_);
+  absl::Status TryJoin(Worker& worker, const Written& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  absl::Status TryJoiningWorker(Worker& worker, const Written& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  absl::Status VerifyJoining(Worker& worker, const Written& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  void LeaveOut(Worker& worker, const absl::Status& why);
+
   void SetFault(const absl::Status& why);
 
   // Constant after construction.
-  base::Fd claim_;  // of the server at `url`
+  std::vector<base::Fd> claims_;  // of the server at `url` and of the workers
   const rollout::EngineOptions options_;
   const ExternalOptions external_;
   const std::unique_ptr<EngineApi> api_;
@@ -255,7 +281,8 @@ class ExternalEngine final : public rollout::ServedEngine, public EngineGuard {
   const bool adapters_only_;      // Parts::adapters
   const std::string base_label_;  // of the server's base model
 
-  ServerControl control_;  // has its own synchronization
+  Workers workers_;         // has its own synchronization
+  ServerControl& control_;  // of the only server
 
   base::Mutex update_mu_;  // serializes weight changes; acquired before mu_
   const std::unique_ptr<ExchangeFolder> exchange_ ABSL_PT_GUARDED_BY(update_mu_);
@@ -270,13 +297,12 @@ class ExternalEngine final : public rollout::ServedEngine, public EngineGuard {
 
   mutable base::Mutex mu_;
   base::CondVar changed_;                      // signaled when the server becomes ready, a fault is set, or a call ends
-  bool ready_ ABSL_GUARDED_BY(mu_) = false;    // the server responds and passed the startup check
+  bool ready_ ABSL_GUARDED_BY(mu_) = false;    // a server responds and passed the startup check
   bool sending_ ABSL_GUARDED_BY(mu_) = false;  // requests may be sent: the server runs `live_` and is not paused
   bool lost_ ABSL_GUARDED_BY(mu_) = false;     // the server lost its weights; requests are rejected
   bool suspect_ ABSL_GUARDED_BY(mu_) = false;  // an answer had a label that Ingot did not set
   std::optional<Live> live_ ABSL_GUARDED_BY(mu_);
   std::optional<Live> candidate_ ABSL_GUARDED_BY(mu_);          // loaded, and being verified
-  bool tried_ ABSL_GUARDED_BY(mu_) = false;                     // this server's trial load succeeded
   std::map<std::string, int64_t> labels_ ABSL_GUARDED_BY(mu_);  // version by label, for every version loaded so far
   std::optional<LogprobKind> logprobs_ ABSL_GUARDED_BY(mu_);    // nullopt = not known yet
   std::set<std::shared_ptr<ExternalCall>> running_ ABSL_GUARDED_BY(mu_);
@@ -302,8 +328,7 @@ class ExternalEngine final : public rollout::ServedEngine, public EngineGuard {
   // Used by the keeper's thread.
   std::optional<ServerProcess> process_;
   base::Fd process_claim_;  // of its server
-  int missed_checks_ = 0;
-  int failed_starts_ = 0;  // in a row
+  int failed_starts_ = 0;   // in a row
   int64_t starts_ = 0;
 
   const std::unique_ptr<http::Streams> streams_;

@@ -35,10 +35,16 @@ void ExternalEngine::Tick() {
     StartServer();
     return;
   }
-  if (ready) {
-    WatchServer();
+  for (const auto& worker : workers_.all()) TickWorker(*worker);
+}
+
+void ExternalEngine::TickWorker(Worker& worker) {
+  if (!worker.ready) {
+    AwaitServer(worker);
+  } else if (workers_.is_fleet()) {
+    WatchWorker(worker);
   } else {
-    AwaitServer();
+    WatchServer(worker);
   }
 }
 
@@ -96,9 +102,9 @@ bool ExternalEngine::StartTimePassed() const {
   return clock_.Now() - server_since_ >= seconds(external_.start_s);
 }
 
-void ExternalEngine::AwaitServer() {
-  if (const absl::Status healthy = control_.Health(); !healthy.ok()) {
-    if (!StartTimePassed()) return;
+void ExternalEngine::AwaitServer(Worker& worker) {
+  if (const absl::Status healthy = worker.control.Health(); !healthy.ok()) {
+    if (workers_.AnyReady() || !StartTimePassed()) return;
     if (!starts_server()) {
       return SetFault(absl::FailedPreconditionError(
           absl::StrCat("the server at rollout.external.url did not start within rollout.external.start_s (",
@@ -107,62 +113,81 @@ void ExternalEngine::AwaitServer() {
     process_->Stop();
     return;
   }
-  absl::StatusOr<LogprobKind> kind;
-  {
-    base::MutexLock update_lock(update_mu_);  // the check resumes the server, which must not be amid a load
-    kind = control_.CheckStart(model_, seconds(external_.start_s));
-  }
-  if (!kind.ok()) {
-    const bool final = absl::IsFailedPrecondition(kind.status()) || absl::IsInvalidArgument(kind.status());
-    if (final) return SetFault(kind.status());
-    INGOT_LOG(warn, "rollout: {}", std::string(kind.status().message()));
-    if (StartTimePassed()) SetFault(kind.status());
-    return;
-  }
+  const absl::StatusOr<LogprobKind> kind = CheckStart(worker);
+  if (!kind.ok()) return OnBadStart(worker, kind.status());
   if (adapters_only_) {
     const absl::Status labeled = control_.Call(api_->SetLabel(base_label_), seconds(external_.load_s)).status();
     if (!labeled.ok()) {
+      worker.ready = false;
       INGOT_LOG(warn, "rollout: {}", std::string(labeled.message()));
       return;
     }
   }
-  failed_starts_ = missed_checks_ = 0;
+  failed_starts_ = worker.missed_checks = 0;
   {
     base::MutexLock lock(mu_);
     ready_ = true;
     logprobs_ = *kind;
     changed_.SignalAll();
   }
-  INGOT_LOG(info, "rollout: {} at {} is ready ({} log-probs)", api_->name(), control_.url(),
-            *kind == LogprobKind::kRaw ? "raw" : "processed");
+  INGOT_LOG(info, "rollout: {} is ready ({} log-probs){}{}", worker.control.name(),
+            *kind == LogprobKind::kRaw ? "raw" : "processed", api_->caveat().empty() ? "" : "; Ingot's client was ",
+            api_->caveat());
   Restore();
+  if (workers_.is_fleet()) Join(worker);
 }
 
-void ExternalEngine::WatchServer() {
-  if (const absl::Status healthy = control_.Health(); !healthy.ok()) {
-    if (++missed_checks_ < kMissedChecks) return;
-    missed_checks_ = 0;
+absl::StatusOr<LogprobKind> ExternalEngine::CheckStart(Worker& worker) {
+  base::MutexLock update_lock(update_mu_);  // the check resumes the server, which must not be amid a load
+  if (workers_.is_fleet()) {
+    // A worker that was lost amid a load may have parts of other weights under a label of Ingot.
+    INGOT_RETURN_IF_ERROR(
+        worker.control.Call(api_->SetLabel(JoiningLabel("start")), seconds(external_.load_s)).status());
+  }
+  INGOT_ASSIGN_OR_RETURN(const LogprobKind kind,
+                         worker.control.CheckStart(model_, external_.swap, seconds(external_.start_s)));
+  base::MutexLock lock(mu_);
+  if (!workers_.AnyReady() || logprobs_ == kind) {
+    worker.ready = true;
+    return kind;
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      worker.control.name(), " reports other log-probs than the fleet's other workers: start it with the same flags"));
+}
+
+void ExternalEngine::OnBadStart(Worker& worker, const absl::Status& why) {
+  if (workers_.AnyReady()) return LeaveOut(worker, why);
+  const bool final = absl::IsFailedPrecondition(why) || absl::IsInvalidArgument(why);
+  if (final) return SetFault(why);
+  INGOT_LOG(warn, "rollout: {}", std::string(why.message()));
+  if (StartTimePassed()) SetFault(why);
+}
+
+void ExternalEngine::WatchServer(Worker& worker) {
+  if (const absl::Status healthy = worker.control.Health(); !healthy.ok()) {
+    if (++worker.missed_checks < kMissedChecks) return;
+    worker.missed_checks = 0;
     Lose(healthy, /*server_gone=*/true);
     if (process_.has_value()) process_->Stop();
     return;
   }
-  missed_checks_ = 0;
+  worker.missed_checks = 0;
   {
     base::MutexLock update_lock(update_mu_);
-    CheckLabel();
+    CheckLabel(worker);
   }
   Restore();
 }
 
 // A server that someone else updated or restarted has other weights than its requests assume.
-void ExternalEngine::CheckLabel() {
+void ExternalEngine::CheckLabel(Worker& worker) {
   std::string expected;
   {
     base::MutexLock lock(mu_);
     if (!live_.has_value()) return;
     expected = adapters_only_ ? base_label_ : live_->label;
   }
-  const absl::StatusOr<std::string> label = control_.Label();
+  const absl::StatusOr<std::string> label = worker.control.Label();
   if (!label.ok()) return;  // the next check of its health decides
   bool suspect = false;
   {
@@ -172,7 +197,7 @@ void ExternalEngine::CheckLabel() {
   if (*label == expected && !suspect) return;
   {
     base::MutexLock lock(mu_);
-    tried_ = false;  // it may be another process
+    worker.tried = false;  // it may be another process
     TakeBackIn();
   }
   Lose(absl::UnavailableError(absl::StrCat("the server's weights have the label '", base::Shown(*label),
@@ -194,7 +219,7 @@ void ExternalEngine::Restore() {
     if (stopping_ || !ready_ || live_.has_value() || !aside_.ok()) return;
   }
   if (accepted_.snapshot == nullptr) return;  // the trainer sends the first version
-  const base::Wait wait(absl::StrCat(control_.name(), ": its weights are being reloaded"));
+  const base::Wait wait(absl::StrCat(workers_.name(), ": its weights are being reloaded"));
   const int64_t number = accepted_.snapshot->version();
   Written version = accepted_;
   const absl::StatusOr<std::string> dir = exchange_->Write(version.snapshot);  // unless it is still there

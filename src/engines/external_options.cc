@@ -4,7 +4,9 @@
 
 namespace ingot::engines {
 
-std::vector<std::string> DefaultVllmCommand() {
+namespace {
+
+std::vector<std::string> VllmCommand() {
   return {"VLLM_SERVER_DEV_MODE=1",
           "VLLM_ALLOW_RUNTIME_LORA_UPDATING=1",
           "vllm",
@@ -15,7 +17,7 @@ std::vector<std::string> DefaultVllmCommand() {
           "--port",
           "${port}",
           "--enable-scale-out",
-          "--skip-tokenizer-init",
+          "${tokenizer}",
           "--max-model-len",
           "${context}",
           "--dtype",
@@ -25,17 +27,59 @@ std::vector<std::string> DefaultVllmCommand() {
           "${adapters}"};
 }
 
+std::vector<std::string> SglangCommand() {
+  return {"python3",
+          "-m",
+          "sglang.launch_server",
+          "--model-path",
+          "${model}",
+          "--host",
+          "127.0.0.1",
+          "--port",
+          "${port}",
+          "--incremental-streaming-output",
+          "--disable-overlap-schedule",
+          "${tokenizer}",
+          "--context-length",
+          "${context}",
+          "--dtype",
+          "${dtype}",
+          "--max-running-requests",
+          "${max_running}",
+          "${adapters}"};
+}
+
+}  // namespace
+
+std::vector<std::string> EngineKindNames() { return {"ingot", "vllm", "sglang"}; }
+
+std::unique_ptr<EngineApi> NewEngineApi(EngineKind kind) {
+  return kind == EngineKind::kSglang ? NewSglangApi() : NewVllmApi();
+}
+
+std::vector<std::string> CommandOf(EngineKind kind, const ExternalOptions& options) {
+  if (!options.command.empty()) return options.command;
+  return kind == EngineKind::kSglang ? SglangCommand() : VllmCommand();
+}
+
 void Bind(base::Schema& schema, ExternalOptions& o) {
   schema.Field("url", &o.url,
                "URL of a running server on this machine, such as http://127.0.0.1:8000; empty: the rollout role starts "
                "`command`");
+  schema.Field(
+      "workers", &o.workers,
+      "URLs of the servers behind the load balancer at `url`, which must read `exchange` too: requests go to `url`, "
+      "and weights to each worker. A worker that is down or new gets the newest weights when it responds; empty: "
+      "`url` is a server");
   schema.Field("api_key_file", &o.api_key_file, "file with the server's API key; empty: no key is sent");
   schema.Field("command", &o.command,
                "program and arguments that start the server if `url` is empty, optionally preceded by environment "
-               "variables as NAME=VALUE; ${model} is a model folder, ${port} a free port, ${context} the context "
-               "length, ${dtype} the weights' type, ${max_running} rollout.max_running + 1, "
-               "because verification needs one, and ${adapters} vLLM's flags for adapters if trainer.lora.rank is set, "
-               "and otherwise nothing");
+               "variables as NAME=VALUE; empty: the engine's own (docs/guide/engines.md). ${model} is a model folder, "
+               "${port} a free port, ${context} the context length, ${dtype} the weights' type, ${max_running} "
+               "rollout.max_running + 1, because verification needs one, ${gpu} the first GPU that no trainer rank or earlier "
+               "engine of this machine uses, ${tokenizer} the flags that name the model's "
+               "tokenizer, which grammars need, or turn it off, and ${adapters} the flags for adapters if "
+               "trainer.lora.rank is set, and otherwise nothing");
   schema.Field("exchange", &o.exchange,
                "folder on this machine through which the server receives weights; a folder in memory is fastest");
   schema.Choice("swap", &o.swap, {"keep", "recompute", "drain", "abort"},
@@ -72,11 +116,11 @@ void Bind(base::Schema& schema, ExternalOptions& o) {
 absl::Status ExternalOptions::Validate(EngineKind kind) const {
   INGOT_RETURN_IF_ERROR(base::CheckBounds(*this));
   if (kind == EngineKind::kIngot) return absl::OkStatus();
-  if (url.empty() && command.empty()) {
+  if (!workers.empty() && url.empty()) {
     return absl::InvalidArgumentError(
-        "rollout.engine is not ingot, but rollout.external.url and rollout.external.command are empty: set url to a "
-        "running server, or command to a command that starts one");
+        "rollout.external.workers is set, but not rollout.external.url: set url to the load balancer in front of them");
   }
+  INGOT_RETURN_IF_ERROR(NewEngineApi(kind)->CheckSwap(swap));
   if (!salt && swap == SwapMode::kKeep) {
     return absl::InvalidArgumentError(
         "rollout.external.salt is false and swap is keep: new requests would reuse the KV cache of earlier weights, "

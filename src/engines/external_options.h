@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,16 +16,19 @@ class Schema;
 namespace ingot::engines {
 
 // The engine that samples for a rollout role (rollout.engine).
-enum class EngineKind : uint8_t { kIngot, kVllm };
+enum class EngineKind : uint8_t { kIngot, kVllm, kSglang };
+std::vector<std::string> EngineKindNames();  // in the order of EngineKind
 
-// Starts vLLM on the loopback interface with the flags that Ingot needs.
-std::vector<std::string> DefaultVllmCommand();
+// Returns the API of such a server. REQUIRES: not kIngot.
+std::unique_ptr<EngineApi> NewEngineApi(EngineKind kind);
 
 // rollout.external
 struct ExternalOptions {
-  std::string url = {};  // URL of a running server; empty = the role starts `command`
+  std::string url = {};  // URL of a running server or load balancer; empty = the role starts `command`
+  std::vector<std::string> workers =
+      {};  // URLs of the servers behind the load balancer at `url`; empty = it is a server
   std::string api_key_file = {};
-  std::vector<std::string> command = DefaultVllmCommand();
+  std::vector<std::string> command = {};  // empty = CommandOf returns the engine's own
   std::string exchange = "/dev/shm/ingot";
   SwapMode swap = SwapMode::kKeep;
   bool salt = true;
@@ -41,5 +45,8 @@ struct ExternalOptions {
 };
 
 void Bind(base::Schema& schema, ExternalOptions& options);
+
+// Returns the command that starts a server on the loopback interface with the flags that Ingot needs.
+std::vector<std::string> CommandOf(EngineKind kind, const ExternalOptions& options);
 
 }  // namespace ingot::engines

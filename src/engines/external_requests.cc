@@ -154,7 +154,7 @@ absl::Status ExternalEngine::SendCall(const std::shared_ptr<ExternalCall>& call)
                                          .sent_as = adapters_only_ ? base_label_ : version.label,
                                          .keeps_cache = external_.swap == SwapMode::kKeep,
                                          .adapter = adapters_only_ ? version.version : -1};
-  call->set_stream(streams_->Start(call->Send(sent, control_.url(), key_, rules)));
+  call->set_stream(streams_->Start(call->Send(sent, workers_.url(), key_, rules)));
   return absl::OkStatus();
 }
 
@@ -235,12 +235,14 @@ void ExternalEngine::SettleAll() {
 
 void ExternalEngine::AbortAtServer(const std::string& server_request_id) {
   const ServerRequest abort = api_->Abort(server_request_id);
-  http::Streams::Request request;
-  request.head = {.url = control_.url() + abort.path, .method = abort.method, .key = key_};
-  request.head.headers["Content-Type"] = "application/json";
-  request.head.timeout = std::chrono::duration_cast<milliseconds>(kAbortTimeout);
-  request.body = abort.body;
-  streams_->Start(std::move(request));  // if it fails, the server samples in vain until the request's own end
+  for (const auto& worker : workers_.all()) {  // which of them has it is the load balancer's choice
+    http::Streams::Request request;
+    request.head = {.url = worker->control.url() + abort.path, .method = abort.method, .key = key_};
+    request.head.headers["Content-Type"] = "application/json";
+    request.head.timeout = std::chrono::duration_cast<milliseconds>(kAbortTimeout);
+    request.body = abort.body;
+    streams_->Start(std::move(request));  // if it fails, the server samples in vain until the request's own end
+  }
 }
 
 bool ExternalEngine::Drain(nanoseconds timeout) {
@@ -264,7 +266,7 @@ absl::StatusOr<v1::EngineStatusResponse> ExternalEngine::Status() {
   if (tokenizer_ != nullptr) status.set_tokenizer_fingerprint(tokenizer_->fingerprint());
   *status.add_servers() = server_;
   status.mutable_servers(0)->set_name(api_->name());
-  status.mutable_servers(0)->set_url(control_.url());
+  status.mutable_servers(0)->set_url(workers_.url());
   status.set_version(-1);
   if (!live_.has_value() || !aside_.ok()) return status;
   status.set_version(live_->version);

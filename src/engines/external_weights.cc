@@ -136,6 +136,7 @@ absl::Status ExternalEngine::Install(const Written& version, const std::function
   const nanoseconds paused = clock_.Now();
   // From here on, the server may have part of other weights, so it is resumed only with all of them.
   absl::Status loaded = TryLoading(version);
+  if (absl::IsFailedPrecondition(loaded)) SetFault(loaded);
   if (loaded.ok()) loaded = LoadWithRetries(version);
   if (!loaded.ok()) {
     Lose(base::Annotate(loaded, absl::StrCat("version ", number)), /*server_gone=*/false);
@@ -143,6 +144,7 @@ absl::Status ExternalEngine::Install(const Written& version, const std::function
     return absl::UnavailableError(absl::StrCat("the server did not load version ", number,
                                                " and stays paused until it does: ", loaded.message()));
   }
+  workers_.SetJoined();
   exchange_->KeepOnly(version.dir, accepted_.dir);
   accepted_ = version;
   std::erase_if(failed_loads_, [number](const auto& failed) { return failed.second.version <= number; });
@@ -188,12 +190,13 @@ absl::Status ExternalEngine::PauseServer(const std::function<bool()>& cancelled)
   }
   // Without a version, it has no requests to keep, and what its prefix cache was computed with is unknown.
   const SwapMode mode = has_weights ? external_.swap : SwapMode::kAbort;
-  absl::Status paused = control_.Call(api_->Pause(mode), PauseTimeout(mode)).status();
+  absl::Status paused =
+      workers_.ForMembers([&](Worker& worker) { return worker.control.Pause(mode, PauseTimeout(mode)); });
   if (paused.ok() && cancelled()) paused = absl::CancelledError("the sender canceled the update");
   if (paused.ok()) return absl::OkStatus();
   // A server whose weights are unknown is never resumed.
   if (!has_weights) return absl::IsCancelled(paused) ? paused : absl::UnavailableError(paused.message());
-  if (const absl::Status resumed = control_.Call(api_->Resume(), seconds(external_.load_s)).status(); !resumed.ok()) {
+  if (const absl::Status resumed = ResumeAll(); !resumed.ok()) {
     Lose(resumed, /*server_gone=*/true);
     return absl::IsCancelled(paused) ? paused : absl::UnavailableError(paused.message());
   }
@@ -205,34 +208,12 @@ absl::Status ExternalEngine::PauseServer(const std::function<bool()>& cancelled)
   return absl::IsCancelled(paused) ? paused : absl::UnavailableError(paused.message());
 }
 
-absl::Status ExternalEngine::TryLoading(const Written& version) {
-  {
-    base::MutexLock lock(mu_);
-    if (!verifier_.has_value() || !external_.trial_load || tried_) return absl::OkStatus();
-  }
-  const milliseconds timeout = seconds(external_.load_s);
-  INGOT_ASSIGN_OR_RETURN(std::shared_ptr<const weights::Snapshot> other, verifier_->Perturb(version.snapshot));
-  INGOT_ASSIGN_OR_RETURN(const Written trial, Write(std::move(other)));
-  absl::Status tried = control_.LoadAndLabel(trial.dir, trial.label, timeout);
-  if (tried.ok()) tried = control_.Call(api_->Resume(), timeout).status();
-  if (tried.ok()) {
-    tried =
-        verifier_->VerifyTrial(*trial.snapshot, WeightsOf(trial.label), trial.scores, version.scores, timeout).status();
-  }
-  exchange_->Remove(trial.dir);
-  const absl::Status paused = control_.Call(api_->Pause(SwapMode::kAbort), timeout).status();
-  if (absl::IsFailedPrecondition(tried)) SetFault(tried);
-  INGOT_RETURN_IF_ERROR(tried);
-  INGOT_RETURN_IF_ERROR(paused);
-  base::MutexLock lock(mu_);
-  tried_ = true;
-  return absl::OkStatus();
-}
-
 absl::Status ExternalEngine::LoadWithRetries(const Written& version) {
   absl::Status loaded;
   for (int tries = 0, refused = 0; tries < kLoadTries && refused < kRefusals; ++tries) {
-    loaded = control_.LoadAndLabel(version.dir, version.label, seconds(external_.load_s));
+    loaded = workers_.ForMembers([&](Worker& worker) {
+      return worker.control.LoadAndLabel(version.dir, version.label, seconds(external_.load_s));
+    });
     if (loaded.ok()) {
       loaded = ResumeAndVerify(version);
       if (loaded.ok()) return loaded;
@@ -243,42 +224,6 @@ absl::Status ExternalEngine::LoadWithRetries(const Written& version) {
               std::string(loaded.message()));
   }
   return loaded;
-}
-
-absl::Status ExternalEngine::ResumeAndVerify(const Written& version) {
-  const milliseconds timeout = seconds(external_.load_s);
-  const weights::Snapshot& snapshot = *version.snapshot;
-  {
-    base::MutexLock lock(mu_);
-    labels_[version.label] = snapshot.version();
-    candidate_ = Live{snapshot.version(), snapshot.checksum(), version.label, clock_.UnixNanos()};
-    lost_ = false;  // new requests wait for `sending_`
-    server_.set_verify_ms(0);
-  }
-  INGOT_RETURN_IF_ERROR(control_.Call(api_->Resume(), timeout).status());
-  if (!verifier_.has_value()) return absl::OkStatus();
-  const nanoseconds start = clock_.Now();
-  INGOT_ASSIGN_OR_RETURN(const ScoreDifference found,
-                         verifier_->Verify(snapshot, WeightsOf(version.label), version.scores, timeout));
-  base::MutexLock lock(mu_);
-  server_.set_verify_ms(Millis(clock_.Now() - start));
-  server_.set_verify_diff_mean(found.worst_mean());
-  server_.set_verify_diff_max(found.max);
-  server_.set_verified(server_.verified() + 1);
-  return absl::OkStatus();
-}
-
-absl::Status ExternalEngine::TakeBack(const Written& version, const absl::Status& why) {
-  {
-    base::MutexLock lock(mu_);
-    labels_.erase(version.label);  // none of its tokens is recorded
-    candidate_.reset();
-    live_.reset();
-    lost_ = true;
-    server_.set_refused(server_.refused() + (absl::IsDataLoss(why) ? 1 : 0));
-  }
-  EndAll(absl::UnavailableError(why.message()));
-  return control_.Call(api_->Pause(SwapMode::kAbort), seconds(external_.load_s)).status();
 }
 
 void ExternalEngine::CountFailedLoad(const Written& version, const absl::Status& why) {
@@ -305,7 +250,7 @@ void ExternalEngine::Lose(const absl::Status& why, bool server_gone) {
     suspect_ = false;
     adapters_.Lose();
     ready_ = ready_ && !server_gone;
-    tried_ = tried_ && !server_gone;
+    if (server_gone) workers_.Forget();
     if (server_gone) server_since_ = clock_.Now();
     if (server_gone) TakeBackIn();
     changed_.SignalAll();

@@ -91,6 +91,11 @@ absl::StatusOr<std::string> ServerControl::Label() {
   return api_.ReadLabel(body);
 }
 
+absl::Status ServerControl::Pause(SwapMode mode, milliseconds timeout) {
+  for (const ServerRequest& call : api_.Pause(mode)) INGOT_RETURN_IF_ERROR(Call(call, timeout).status());
+  return absl::OkStatus();
+}
+
 absl::Status ServerControl::LoadAndLabel(const std::string& model_dir, const std::string& label, milliseconds timeout) {
   INGOT_RETURN_IF_ERROR(Call(api_.Load(model_dir), timeout).status());
   INGOT_RETURN_IF_ERROR(Call(api_.SetLabel(label), timeout).status());
@@ -136,13 +141,13 @@ absl::StatusOr<AnswerEvent> ServerControl::Score(const ServedModel& model, const
   return api_.ReadScores(request, body);
 }
 
-absl::StatusOr<LogprobKind> ServerControl::CheckStart(const ServedModel& model, milliseconds timeout) {
-  INGOT_ASSIGN_OR_RETURN(const std::string models, Call(api_.Models(), kHealthTimeout));
-  INGOT_ASSIGN_OR_RETURN(const int64_t length, api_.ReadContextLength(models));
+absl::StatusOr<LogprobKind> ServerControl::CheckStart(const ServedModel& model, SwapMode swap, milliseconds timeout) {
+  INGOT_ASSIGN_OR_RETURN(const std::string info, Call(api_.Info(), kHealthTimeout));
+  INGOT_ASSIGN_OR_RETURN(const int64_t length, api_.ReadContextLength(info, swap));
   if (length != 0 && length < model.context_length) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(name(), " has a context of ", length, " tokens, but the run's is ", model.context_length,
-                     ": start it with --max-model-len ", model.context_length, ", or lower rollout.context_length"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        name(), " has a context of ", length, " tokens, but the run's is ", model.context_length, ": start it with ",
+        api_.flags().context, " ", model.context_length, ", or lower rollout.context_length"));
   }
   INGOT_RETURN_IF_ERROR(Label().status());
   INGOT_RETURN_IF_ERROR(Call(api_.Resume(), kHealthTimeout).status());
@@ -155,7 +160,7 @@ absl::StatusOr<LogprobKind> ServerControl::CheckStart(const ServedModel& model, 
   }
   if (!AreLogprobs(plain.top_logprobs[0], model.vocab_size)) {
     return absl::FailedPreconditionError(
-        absl::StrCat(name(), " does not report log-probs: start it with --logprobs-mode raw_logprobs"));
+        absl::StrCat(name(), " does not report log-probs: start it with ", api_.flags().raw_logprobs));
   }
   const bool same = GreatestDifference(plain.top_logprobs[0], hot.top_logprobs[0]) < kSameLogprob;
   return same ? LogprobKind::kRaw : LogprobKind::kProcessed;

@@ -39,6 +39,8 @@ class ServerControl {
   // Returns OK if the server responds and is healthy.
   absl::Status Health();
   absl::StatusOr<std::string> Label();
+  // Pauses the server. `timeout` is for each of the calls.
+  absl::Status Pause(SwapMode mode, std::chrono::milliseconds timeout);
   // Loads these weights into the server and labels them. REQUIRES: the server is paused.
   absl::Status LoadAndLabel(const std::string& model_dir, const std::string& label, std::chrono::milliseconds timeout);
 
@@ -54,9 +56,9 @@ class ServerControl {
                                     const ServedWeights& served, std::chrono::milliseconds timeout);
 
   // Checks a server before its first weights, and determines what its log-probs mean. Returns FAILED_PRECONDITION if it
-  // lacks a feature that Ingot needs, reports logits, or has a shorter context. Resumes the server. `timeout` is for
+  // lacks a feature that Ingot or swaps of this kind need, reports logits, or has a shorter context. Resumes the server. `timeout` is for
   // one request, because a server may compile kernels for its first request.
-  absl::StatusOr<LogprobKind> CheckStart(const ServedModel& model, std::chrono::milliseconds timeout);
+  absl::StatusOr<LogprobKind> CheckStart(const ServedModel& model, SwapMode swap, std::chrono::milliseconds timeout);
 
  private:
   const EngineApi& api_;

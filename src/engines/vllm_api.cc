@@ -3,9 +3,9 @@
 #include <limits>
 #include <utility>
 
-#include "base/fault.h"
 #include "base/json.h"
 #include "base/printable.h"
+#include "engines/api_values.h"
 #include "engines/engine_api.h"
 #include "engines/structural_tag.h"
 
@@ -21,37 +21,9 @@ constexpr double kNoLogprob = -9999.0;
 // The server's default for --max-logprobs, above which it refuses a request.
 constexpr int32_t kMostLogprobs = 20;
 
-absl::Status Unsupported(const std::string& field, const std::string& why) { return base::FaultError({field, why}); }
-
-absl::Status Broken(std::string_view what) {
-  return absl::DataLossError(absl::StrCat("the server sent an invalid event: ", base::View(what)));
-}
-
-// Returns a number that is not an integer or does not fit as nullopt.
-std::optional<int64_t> Integer(const value* field) {
-  if (field == nullptr) return std::nullopt;
-  if (field->is_int64()) return field->get_int64();
-  if (field->is_uint64() && field->get_uint64() <= std::numeric_limits<int64_t>::max()) {
-    return static_cast<int64_t>(field->get_uint64());
-  }
-  return std::nullopt;
-}
-
-std::optional<double> Number(const value* field) {
-  if (field == nullptr || !field->is_number()) return std::nullopt;
-  return field->to_number<double>();
-}
-
 // The float that Ingot records. Not a number and the stand-in become NaN, which is never recorded.
 float RecordedLogprob(double logprob) {
   return logprob <= kNoLogprob ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(logprob);
-}
-
-absl::StatusOr<int32_t> ReadId(const value* field) {
-  const std::optional<int64_t> id = Integer(field);
-  if (!id.has_value() || *id < 0 || *id > std::numeric_limits<int32_t>::max())
-    return Broken("a token id is not a valid id");
-  return static_cast<int32_t>(*id);
 }
 
 absl::StatusOr<v1::TopLogprobs> ReadTop(const value& content) {
@@ -114,15 +86,6 @@ ServerFinish FinishOf(const value* reason) {
   return word == "abort" ? ServerFinish::kAborted : ServerFinish::kFailed;
 }
 
-bool Truncates(const v1::SamplingParams& sampling) {
-  return (sampling.top_p() > 0 && sampling.top_p() < 1) || sampling.top_k() > 0 || sampling.min_p() > 0;
-}
-bool Shapes(const v1::SamplingParams& sampling) {
-  return sampling.frequency_penalty() != 0 || sampling.presence_penalty() != 0 ||
-         (sampling.repetition_penalty() != 0 && sampling.repetition_penalty() != 1) || sampling.logit_bias_size() > 0 ||
-         sampling.min_new_tokens() > 0 || sampling.has_grammar();
-}
-
 // Recorded is log_softmax(raw logits / temperature).
 absl::Status CheckLogprobs(const v1::GenerateRequest& request, LogprobKind kind) {
   const v1::SamplingParams& sampling = request.sampling();
@@ -132,7 +95,7 @@ absl::Status CheckLogprobs(const v1::GenerateRequest& request, LogprobKind kind)
                        "the server reports raw log-probs, which are for temperature 1: set it to 1, or start the "
                        "server with --logprobs-mode processed_logprobs");
   }
-  if (sampling.temperature() > 0 && !Truncates(sampling) && !Shapes(sampling)) return absl::OkStatus();
+  if (sampling.temperature() > 0 && !Truncates(sampling) && !ShapesLogits(sampling)) return absl::OkStatus();
   return Unsupported("sampling",
                      "the server reports processed log-probs, which are from the truncated and penalized distribution: "
                      "turn off top_p, top_k, min_p, penalties, biases, and grammars, or start the server with "
@@ -140,10 +103,7 @@ absl::Status CheckLogprobs(const v1::GenerateRequest& request, LogprobKind kind)
 }
 
 absl::Status CheckSupported(const v1::GenerateRequest& request, const GenerateContext& context) {
-  if (request.forced_ids_size() > 0) return Unsupported("forced_ids", "the server cannot force ids");
-  if (request.first_index() > 0) return Unsupported("first_index", "the server cannot continue a call");
-  if (request.placeholders_size() > 0) return Unsupported("placeholders", "Ingot sends the server only text");
-  if (request.record_routes()) return Unsupported("record_routes", "Ingot does not read the server's experts yet");
+  INGOT_RETURN_IF_ERROR(CheckTextOnly(request));
   if (request.score_ids() > 0 && request.prompt_ids_size() >= context.model.context_length) {
     return Unsupported("prompt_ids",
                        absl::StrCat("the server samples an id after the ids that it scores, so they must be "
@@ -197,9 +157,36 @@ absl::StatusOr<object> SamplingOf(const v1::GenerateRequest& request, const Gene
   return params;
 }
 
+// The server accepts these values alone.
+int64_t MaxLoraRank(int64_t rank) {
+  for (const int64_t most : {1, 8, 16, 32, 64, 128, 256, 320}) {
+    if (rank <= most) return most;
+  }
+  return 512;
+}
+
 class VllmApi final : public EngineApi {
  public:
   std::string name() const override { return "vllm"; }
+  ServerFlags flags() const override {
+    return {.context = "--max-model-len",
+            .raw_logprobs = "--logprobs-mode raw_logprobs",
+            .processed_logprobs = "--logprobs-mode processed_logprobs"};
+  }
+  std::string caveat() const override { return ""; }
+  std::vector<std::string> TokenizerFlags(const std::string& tokenizer_dir) const override {
+    if (tokenizer_dir.empty()) return {"--skip-tokenizer-init"};
+    return {"--tokenizer", tokenizer_dir};
+  }
+  std::vector<std::string> AdapterFlags(int64_t rank, int64_t held) const override {
+    return {"--enable-lora",
+            "--max-lora-rank",
+            absl::StrCat(MaxLoraRank(rank)),
+            "--max-loras",
+            absl::StrCat(std::min<int64_t>(held + 1, 4)),
+            "--max-cpu-loras",
+            absl::StrCat(held + 3)};
+  }
 
   absl::StatusOr<ServerRequest> Generate(const v1::GenerateRequest& request,
                                          const GenerateContext& context) const override {
@@ -218,6 +205,9 @@ class VllmApi final : public EngineApi {
     if (!context.adapter.empty()) body["model"] = context.adapter;
     return ServerRequest{.path = "/inference/v1/generate", .body = base::PrintJson(body)};
   }
+
+  // Raw log-probs are from before penalties and biases, and a grammar's mask comes before them.
+  bool NeedsScoring(const v1::SamplingParams& sampling) const override { return sampling.has_grammar(); }
 
   absl::StatusOr<std::optional<AnswerEvent>> ReadEvent(std::string_view data) const override {
     if (data == "[DONE]") return std::nullopt;
@@ -270,18 +260,19 @@ class VllmApi final : public EngineApi {
             .body = base::PrintJson(object{{"request_ids", array{server_request_id}}})};
   }
 
-  ServerRequest Pause(SwapMode mode) const override {
+  absl::Status CheckSwap(SwapMode) const override { return absl::OkStatus(); }
+  std::vector<ServerRequest> Pause(SwapMode mode) const override {
     switch (mode) {
       case SwapMode::kKeep:
-        return {.path = "/pause?mode=keep&clear_cache=false"};
+        return {{.path = "/pause?mode=keep&clear_cache=false"}};
       case SwapMode::kRecompute:
-        return {.path = "/pause?mode=keep&clear_cache=true"};
+        return {{.path = "/pause?mode=keep&clear_cache=true"}};
       case SwapMode::kDrain:
-        return {.path = "/pause?mode=wait&clear_cache=true"};
+        return {{.path = "/pause?mode=wait&clear_cache=true"}};
       case SwapMode::kAbort:
         break;
     }
-    return {.path = "/pause?mode=abort&clear_cache=true"};
+    return {{.path = "/pause?mode=abort&clear_cache=true"}};
   }
   ServerRequest Load(const std::string& model_dir) const override {
     return {
@@ -307,8 +298,8 @@ class VllmApi final : public EngineApi {
     if (label == nullptr || !label->is_string()) return Broken("/weight_info has no weight_version");
     return std::string(label->get_string());
   }
-  ServerRequest Models() const override { return {.method = "GET", .path = "/v1/models"}; }
-  absl::StatusOr<int64_t> ReadContextLength(std::string_view body) const override {
+  ServerRequest Info() const override { return {.method = "GET", .path = "/v1/models"}; }
+  absl::StatusOr<int64_t> ReadContextLength(std::string_view body, SwapMode) const override {
     const absl::StatusOr<value> json = base::ParseJson(body);
     const value* data = json.ok() ? base::Find(*json, "data") : nullptr;
     if (data == nullptr || !data->is_array() || data->get_array().empty()) return Broken("/v1/models lists no model");

@@ -123,36 +123,37 @@ absl::StatusOr<std::vector<PromptScores>> WeightVerifier::Expect(
       "rollout.external.verify needs Ingot's own log-probs; set it to false to run without verification");
 }
 
-absl::StatusOr<std::vector<ServerScores>> WeightVerifier::Ask(const ServedWeights& served,
-                                                              std::chrono::milliseconds timeout) {
+absl::StatusOr<std::vector<ServerScores>> WeightVerifier::Ask(ServerControl& control, const ServedWeights& served,
+                                                              std::chrono::milliseconds timeout) const {
   std::vector<ServerScores> all;
   for (const std::vector<int32_t>& prompt : prompts_) {
-    INGOT_ASSIGN_OR_RETURN(const AnswerEvent scored, control_.Score(model_, prompt, served, timeout));
-    INGOT_ASSIGN_OR_RETURN(const AnswerEvent sampled, control_.Sample(model_, prompt, served, timeout));
+    INGOT_ASSIGN_OR_RETURN(const AnswerEvent scored, control.Score(model_, prompt, served, timeout));
+    INGOT_ASSIGN_OR_RETURN(const AnswerEvent sampled, control.Sample(model_, prompt, served, timeout));
     all.push_back({scored.logprobs, sampled.ids[0], sampled.logprobs[0]});
   }
   return all;
 }
 
-absl::StatusOr<ScoreDifference> WeightVerifier::Verify(const weights::Snapshot& snapshot, const ServedWeights& served,
+absl::StatusOr<ScoreDifference> WeightVerifier::Verify(ServerControl& control, const weights::Snapshot& snapshot,
+                                                       const ServedWeights& served,
                                                        const std::vector<PromptScores>& expected,
-                                                       std::chrono::milliseconds timeout) {
-  INGOT_ASSIGN_OR_RETURN(const std::vector<ServerScores> server, Ask(served, timeout));
+                                                       std::chrono::milliseconds timeout) const {
+  INGOT_ASSIGN_OR_RETURN(const std::vector<ServerScores> server, Ask(control, served, timeout));
   const ScoreDifference found = DifferenceOf(expected, server);
   const double bound = bound_ > 0 ? bound_ : RoundingBound(snapshot);
   if (found.worst_mean() <= bound) return found;
   return absl::DataLossError(
       absl::StrFormat("%s does not sample from version %d, although it has loaded it: %s, but "
                       "rollout.external.verify_bound allows a mean of %.2g",
-                      control_.name(), snapshot.version(), found.Text(), bound));
+                      control.name(), snapshot.version(), found.Text(), bound));
 }
 
-absl::StatusOr<ScoreDifference> WeightVerifier::VerifyTrial(const weights::Snapshot& perturbed,
+absl::StatusOr<ScoreDifference> WeightVerifier::VerifyTrial(ServerControl& control, const weights::Snapshot& perturbed,
                                                             const ServedWeights& served,
                                                             const std::vector<PromptScores>& expected,
                                                             const std::vector<PromptScores>& given,
-                                                            std::chrono::milliseconds timeout) {
-  INGOT_ASSIGN_OR_RETURN(const std::vector<ServerScores> server, Ask(served, timeout));
+                                                            std::chrono::milliseconds timeout) const {
+  INGOT_ASSIGN_OR_RETURN(const std::vector<ServerScores> server, Ask(control, served, timeout));
   const ScoreDifference found = DifferenceOf(expected, server);
   const double bound = std::max(TrialBound(perturbed, expected, given), bound_);
   if (DistanceOf(expected, given) < kLeastDistance || found.worst_mean() <= bound) return found;
@@ -160,7 +161,7 @@ absl::StatusOr<ScoreDifference> WeightVerifier::VerifyTrial(const weights::Snaps
       "%s keeps some of its earlier weights when it loads new weights, or computes with a different type: after a "
       "trial load, %s, but rounding explains a mean of only %.2g. Start it with a model folder whose output head is "
       "not tied, with the run's weight type (--dtype), and without quantization",
-      control_.name(), found.Text(), bound));
+      control.name(), found.Text(), bound));
 }
 
 }  // namespace ingot::engines

@@ -9,7 +9,7 @@
 // Early in training, consecutive versions of a tensor may differ by less than bf16 rounding. Therefore, the TRIAL LOAD
 // after each server start loads weights in which every tensor is very different.
 //
-// Not thread safe.
+// Not thread safe, except for Verify and VerifyTrial.
 #pragma once
 
 #include <chrono>
@@ -64,9 +64,9 @@ double TrialBound(const weights::Snapshot& perturbed, const std::vector<PromptSc
 
 class WeightVerifier {
  public:
-  // `bound` limits the mean difference; 0 = RoundingBound. REQUIRES: `reference` and `control` outlive this object.
-  WeightVerifier(WeightReference& reference, ServerControl& control, const ServedModel& model, double bound)
-      : reference_(reference), control_(control), model_(model), bound_(bound), prompts_(VerificationPrompts(model)) {}
+  // `bound` limits the mean difference; 0 = RoundingBound. REQUIRES: `reference` and `model` outlive this object.
+  WeightVerifier(WeightReference& reference, const ServedModel& model, double bound)
+      : reference_(reference), model_(model), bound_(bound), prompts_(VerificationPrompts(model)) {}
 
   // Returns Ingot's scores, which Verify compares with the server's.
   absl::StatusOr<std::vector<PromptScores>> Expect(const std::shared_ptr<const weights::Snapshot>& snapshot);
@@ -78,21 +78,22 @@ class WeightVerifier {
 
   // Compares the server with the expected scores. Returns DATA_LOSS, with the numbers, if the server samples from
   // different weights, and ServerControl's errors if it does not respond. `served` is what requests to them use.
-  // REQUIRES: the server has been resumed.
-  absl::StatusOr<ScoreDifference> Verify(const weights::Snapshot& snapshot, const ServedWeights& served,
-                                         const std::vector<PromptScores>& expected, std::chrono::milliseconds timeout);
+  // Several threads may call it at a time. REQUIRES: the server has been resumed.
+  absl::StatusOr<ScoreDifference> Verify(ServerControl& control, const weights::Snapshot& snapshot,
+                                         const ServedWeights& served, const std::vector<PromptScores>& expected,
+                                         std::chrono::milliseconds timeout) const;
   // Same as Verify, but for the trial load, with TrialBound. Returns FAILED_PRECONDITION if a part of the perturbed
   // weights did not reach the server.
-  absl::StatusOr<ScoreDifference> VerifyTrial(const weights::Snapshot& perturbed, const ServedWeights& served,
-                                              const std::vector<PromptScores>& expected,
+  absl::StatusOr<ScoreDifference> VerifyTrial(ServerControl& control, const weights::Snapshot& perturbed,
+                                              const ServedWeights& served, const std::vector<PromptScores>& expected,
                                               const std::vector<PromptScores>& given,
-                                              std::chrono::milliseconds timeout);
+                                              std::chrono::milliseconds timeout) const;
 
  private:
-  absl::StatusOr<std::vector<ServerScores>> Ask(const ServedWeights& served, std::chrono::milliseconds timeout);
+  absl::StatusOr<std::vector<ServerScores>> Ask(ServerControl& control, const ServedWeights& served,
+                                                std::chrono::milliseconds timeout) const;
 
   WeightReference& reference_;
-  ServerControl& control_;
   const ServedModel& model_;
   const double bound_;
   const std::vector<std::vector<int32_t>> prompts_;

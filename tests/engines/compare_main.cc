@@ -1,12 +1,17 @@
-// Compares a real server with Ingot's own engine: engines_compare VLLM_PROGRAM FOLDER [tied].
+// Compares a real server with Ingot's own engine: engines_compare VLLM_PROGRAM FOLDER [tied|adapters].
 //
 // Starts the server as a run does (rollout.engine: vllm), with a random fp32 model of the smoke run's shape, and checks
 //   1. 960 sampled tokens: each log-prob against a score of Ingot's engine under the same weights
 //   2. weights that change under running requests (rollout.external.swap: recompute): each token against its version
 //   3. that a dropped request leaves nothing running, and that a killed server comes back with its weights
+// With `adapters`, each version is an adapter of the base model, and it checks instead
+//   1. three versions at once, two of them pinned: each log-prob against its version
+//   2. a version that arrives under running requests: they stay on the one that they began on
+//   3. the same as 3 above
 // Prints one line per check. Exits with 1 if one fails.
 #include <signal.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -20,6 +25,7 @@
 #include "app/run/run_config.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "engines/adapter_versions.h"
 #include "engines/external_engine.h"
 #include "rollout/collect.h"
 #include "rollout/engine/engine.h"
@@ -48,17 +54,18 @@ T Need(absl::StatusOr<T> value, const char* what) {
   std::exit(1);
 }
 
-// The weights of `base` with noise, as another version.
-Snapshot Noisy(const Snapshot& base, int64_t version) {
+// The weights of `base` with noise, as another version. If `adapters`, only the factors change, and zeros too.
+Snapshot Noisy(const Snapshot& base, int64_t version, bool adapters = false) {
   std::vector<std::vector<float>> values(base->size());
   std::vector<weights::TensorView> views;
   for (size_t i = 0; i < base->size(); ++i) {
     weights::TensorView view = base->view(i);
     values[i].resize(view.bytes.size() / sizeof(float));
     std::memcpy(values[i].data(), view.bytes.data(), view.bytes.size());
-    for (size_t j = 0; j < values[i].size(); ++j) {
+    for (size_t j = 0; j < values[i].size() && (!adapters || IsFactor(view.name)); ++j) {
       const uint64_t bits = base::Mix64(static_cast<uint64_t>(version) * 1000003 + i * 10007 + j);
-      values[i][j] *= 1 + 0.1F * (static_cast<float>(bits % 2001) / 1000 - 1);
+      const float noise = 0.1F * (static_cast<float>(bits % 2001) / 1000 - 1);
+      values[i][j] = adapters ? values[i][j] + noise : values[i][j] * (1 + noise);
     }
     view.bytes = std::as_bytes(std::span(values[i]));
     view.owner = nullptr;
@@ -149,6 +156,49 @@ void CompareMoving(rollout::ServedEngine& engine, rollout::Engine& own, const Sn
          absl::StrCat("versions under running requests: ", difference.Text(), ", ", crossed, " of 8 crossed one"));
 }
 
+// Versions 1 to 3, of which 1 and 2 are pinned. Then 4 arrives while they are asked.
+void CompareAdapters(rollout::ServedEngine& engine, rollout::Engine& own, const Snapshot& base, int32_t vocab) {
+  const auto take = [&](int64_t version, weights::Place place) {
+    const Snapshot next = Noisy(base, version, /*adapters=*/true);
+    if (const absl::Status held = own.Hold(next); !held.ok()) return Report(false, held.ToString());
+    const auto start = std::chrono::steady_clock::now();
+    if (const auto taken = engine.Share(next, place); !taken.ok()) return Report(false, taken.status().ToString());
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+    std::printf("       adapter version %d: written, loaded, and verified in %.0f ms\n", static_cast<int>(version),
+                took.count());
+  };
+  take(2, weights::Place::kLiveRetained);
+  take(3, weights::Place::kLive);
+  constexpr int kEach = 4;
+  std::deque<Collect> answers(3 * kEach);
+  std::vector<v1::GenerateRequest> asked;
+  std::vector<std::unique_ptr<rollout::Client::Request>> requests;
+  for (int i = 0; i < 3 * kEach; ++i) {
+    asked.push_back(Ask(i, 80, vocab));
+    if (i % 3 != 2) asked.back().set_pinned_version(i % 3 + 1);
+    requests.push_back(engine.Generate(asked.back(), answers[static_cast<size_t>(i)].OnChunk()));
+  }
+  answers[2].WaitForTokens(5);
+  take(4, weights::Place::kLive);
+  Difference difference;
+  bool one_version = true;
+  for (int i = 0; i < 3 * kEach; ++i) {
+    Collect& answer = answers[static_cast<size_t>(i)];
+    if (const absl::Status status = answer.Wait(); !status.ok()) return Report(false, status.ToString());
+    one_version = one_version && answer.last.answer_versions_size() == 1 &&
+                  answer.last.answer_versions(0).version() == i % 3 + 1 && !answer.last.answer_versions(0).kv_mixed();
+    Compare(own, asked[static_cast<size_t>(i)], answer, difference);
+  }
+  Report(one_version, "each of 12 answers has the version that it began on, 1 to 3");
+  Report(difference.tokens == 960 && difference.most < kMostDifference, "three adapters at once: " + difference.Text());
+  Collect newest;
+  const auto request = engine.Generate(Ask(1, 60, vocab), newest.OnChunk());
+  Difference after;
+  if (const absl::Status status = newest.Wait(); !status.ok()) return Report(false, status.ToString());
+  Compare(own, Ask(1, 60, vocab), newest, after);
+  Report(newest.last.answer_versions(0).version() == 4 && after.most < kMostDifference, "the fourth: " + after.Text());
+}
+
 void DropAndKill(rollout::ServedEngine& engine, rollout::Engine& own, int32_t vocab) {
   Collect dropped;
   auto request = engine.Generate(Ask(1, 400, vocab), dropped.OnChunk());
@@ -170,12 +220,15 @@ void DropAndKill(rollout::ServedEngine& engine, rollout::Engine& own, int32_t vo
 
 int Main(int argc, char** argv) {
   base::InitLogging("compare", "info", "");
-  const bool tied = argc > 3 && std::string(argv[3]) == "tied";
-  app::LoadedConfig loaded =
-      Need(app::LoadRunConfig("configs/smoke.yaml",
-                              {"rollout.engine=vllm", "rollout.external.swap=recompute", "device=cpu"}),
-           "configuration");
+  const std::string mode = argc > 3 ? argv[3] : "";
+  const bool tied = mode == "tied", adapters = mode == "adapters";
+  app::LoadedConfig loaded = Need(
+      app::LoadRunConfig("configs/smoke.yaml", {"rollout.engine=vllm", "rollout.external.swap=recompute", "device=cpu",
+                                                adapters ? "trainer.lora.rank=8" : "trainer.lora.rank=0",
+                                                "rollout.max_retained_versions=4"}),
+      "configuration");
   app::RunConfig& config = *loaded.config;
+  config.external.command = CommandOf(config.engine, config.external);
   for (std::string& word : config.external.command) {
     if (word == "vllm") word = argv[1];
   }
@@ -188,11 +241,15 @@ int Main(int argc, char** argv) {
   const auto own = Need(app::MakeEngine(options, model), "Ingot's engine");
   const auto engine =
       Need(app::MakeServedEngine(config, model, "compare", std::string(argv[2]) + "/server.log"), "vllm");
-  const Snapshot first = Noisy(base, 1);
+  const Snapshot first = Noisy(base, 1, adapters);
   if (const absl::Status held = own->Hold(first); !held.ok()) Report(false, held.ToString());
-  Need(engine->Share(first, weights::Place::kLive), "the first version");
+  Need(engine->Share(first, adapters ? weights::Place::kLiveRetained : weights::Place::kLive), "the first version");
   CompareSampled(*engine, *own, vocab);
-  CompareMoving(*engine, *own, base, vocab);
+  if (adapters) {
+    CompareAdapters(*engine, *own, base, vocab);
+  } else {
+    CompareMoving(*engine, *own, base, vocab);
+  }
   DropAndKill(*engine, *own, vocab);
   engine->Shutdown();
   own->Shutdown();

@@ -13,6 +13,9 @@ namespace {
 using namespace testing;  // NOLINT(google-build-using-namespace)
 using ::testing::HasSubstr;
 
+class EngineChecks : public OnEachServer {};
+INSTANTIATE_TEST_SUITE_P(Servers, EngineChecks, kEachServer, KindName);
+
 // A server whose weights are version 1, seed 101, and its check.
 struct Checked {
   Checked() : folder(*ExchangeFolder::Open(ExchangeRoot(), "check", WriteSeed)) {
@@ -48,13 +51,13 @@ struct Checked {
 
   FakeServer server;
   std::shared_ptr<const weights::Snapshot> snapshot = Seeded(1, 101);
-  const std::unique_ptr<EngineApi> api = NewVllmApi();
+  const std::unique_ptr<EngineApi> api = NewEngineApi(Kind());
   ServerControl control{*api, ""};
   SeededReference reference;
   const std::unique_ptr<ExchangeFolder> folder;
 };
 
-TEST(EngineCheck, ReportsAServerThatCanSample) {
+TEST_P(EngineChecks, ReportsAServerThatCanSample) {
   Checked checked;
   checked.server.Fault("slow_ms", 3);
   const auto findings = checked.Run();
@@ -70,7 +73,7 @@ TEST(EngineCheck, ReportsAServerThatCanSample) {
   EXPECT_EQ(Checked::In(*findings, "recompute").verdict, Verdict::kRight);
 }
 
-TEST(EngineCheck, FindsOtherLogprobs) {
+TEST_P(EngineChecks, FindsOtherLogprobs) {
   Checked checked;
   checked.snapshot = Seeded(1, 102);
   const Finding finding = checked.Of("log-probs of sampled ids");
@@ -78,7 +81,7 @@ TEST(EngineCheck, FindsOtherLogprobs) {
   EXPECT_THAT(finding.text, HasSubstr("does the server run this folder"));
 }
 
-TEST(EngineCheck, FindsAnswersWithoutIds) {
+TEST_P(EngineChecks, FindsAnswersWithoutIds) {
   Checked checked;
   checked.server.Fault("no_ids", true);
   EXPECT_EQ(checked.Of("log-probs of sampled ids").verdict, Verdict::kWrong);
@@ -86,7 +89,7 @@ TEST(EngineCheck, FindsAnswersWithoutIds) {
   EXPECT_EQ(checked.Of("seeds").verdict, Verdict::kWrong);
 }
 
-TEST(EngineCheck, FindsTensorsThatALoadLeavesBehind) {
+TEST_P(EngineChecks, FindsTensorsThatALoadLeavesBehind) {
   Checked checked;
   checked.server.Fault("keep", "tensor");
   checked.server.Fault("keep_loads", 1);
@@ -95,21 +98,23 @@ TEST(EngineCheck, FindsTensorsThatALoadLeavesBehind) {
   EXPECT_THAT(finding.text, HasSubstr("of its earlier weights"));
 }
 
-TEST(EngineCheck, FindsOutWhatTemperaturesMean) {
+TEST_P(EngineChecks, FindsOutWhatTemperaturesMean) {
   Checked checked;
+  checked.server.Fault("processed", false);
   EXPECT_EQ(checked.Of("temperature 0.7").verdict, Verdict::kNotOffered);
   checked.server.Fault("processed", true);
   EXPECT_EQ(checked.Of("temperature 0.7").verdict, Verdict::kRight);
-  EXPECT_EQ(checked.Of("top_p").verdict, Verdict::kNotOffered);
+  EXPECT_EQ(checked.Of("top_p").verdict, IsVllm() ? Verdict::kNotOffered : Verdict::kRight);
 }
 
-TEST(EngineCheck, FindsIgnoredKeysAndSeeds) {
+TEST_P(EngineChecks, FindsIgnoredKeysAndSeeds) {
   Checked checked;
-  EXPECT_EQ(checked.Of("unknown sampling keys").verdict, Verdict::kWrong);  // the fake ignores them, as vLLM does
+  // vLLM ignores them.
+  EXPECT_EQ(checked.Of("unknown sampling keys").verdict, IsVllm() ? Verdict::kWrong : Verdict::kRight);
   EXPECT_EQ(checked.Of("seeds").verdict, Verdict::kWrong);
 }
 
-TEST(EngineCheck, ReportsMissingParts) {
+TEST_P(EngineChecks, ReportsMissingParts) {
   Checked checked;
   checked.server.Fault("no_spans", true);
   const auto findings = checked.Run();

@@ -16,6 +16,9 @@ using rollout::Collect;
 using namespace testing;  // NOLINT(google-build-using-namespace)
 using ::testing::HasSubstr;
 
+class ExternalAdapters : public OnEachServer {};
+INSTANTIATE_TEST_SUITE_P(Servers, ExternalAdapters, kEachServer, KindName);
+
 // An engine whose server has the adapter version 1, seed 101.
 struct Adapters {
   explicit Adapters(ExternalOptions external = {}, int32_t retained = 4)
@@ -50,7 +53,7 @@ void ExpectVersion(Collect& answer, int64_t version) {
   EXPECT_FALSE(answer.last.answer_versions(0).kv_mixed());
 }
 
-TEST(Adapters, AnswerEndsOnTheVersionThatItBeganOn) {
+TEST_P(ExternalAdapters, AnswerEndsOnTheVersionThatItBeganOn) {
   Adapters served;
   served.server.Fault("slow_ms", 4);
   std::deque<Collect> answers(4);
@@ -67,7 +70,7 @@ TEST(Adapters, AnswerEndsOnTheVersionThatItBeganOn) {
   EXPECT_EQ(served.server.State("torn_from"), 0);
 }
 
-TEST(Adapters, PinnedVersionsRunBesideTheNewest) {
+TEST_P(ExternalAdapters, PinnedVersionsRunBesideTheNewest) {
   Adapters served;
   ASSERT_EQ(served.Share(2, weights::Place::kLiveRetained).status(), absl::OkStatus());
   ASSERT_EQ(served.Share(3).status(), absl::OkStatus());
@@ -89,7 +92,7 @@ TEST(Adapters, PinnedVersionsRunBesideTheNewest) {
   EXPECT_TRUE(Await([&] { return served.loaded() == 1; }));
 }
 
-TEST(Adapters, RetainsNoMoreThanAsked) {
+TEST_P(ExternalAdapters, RetainsNoMoreThanAsked) {
   Adapters served({}, /*retained=*/1);
   const auto kept = served.Share(2, weights::Place::kLiveRetained),
              more = served.Share(3, weights::Place::kLiveRetained);
@@ -102,7 +105,7 @@ TEST(Adapters, RetainsNoMoreThanAsked) {
 }
 
 // A run that went back to a checkpoint trains other weights under the same number.
-TEST(Adapters, ReplacesAVersionWithTheSameNumber) {
+TEST_P(ExternalAdapters, ReplacesAVersionWithTheSameNumber) {
   Adapters served;
   ASSERT_EQ(served.Share(2, weights::Place::kLiveRetained).status(), absl::OkStatus());
   ASSERT_EQ(served.rig.engine->Share(Adapted(2, 202), weights::Place::kLiveRetained).status(), absl::OkStatus());
@@ -112,7 +115,7 @@ TEST(Adapters, ReplacesAVersionWithTheSameNumber) {
   CheckAnswer(answer, 3, [](int64_t) { return 202; });
 }
 
-TEST(Adapters, AWrongOneIsFoundAndTheEarlierOneServesOn) {
+TEST_P(ExternalAdapters, AWrongOneIsFoundAndTheEarlierOneServesOn) {
   Adapters served;
   served.server.Fault("wrong_adapter", 2);
   const auto refused = served.Share(2);
@@ -126,7 +129,7 @@ TEST(Adapters, AWrongOneIsFoundAndTheEarlierOneServesOn) {
   EXPECT_EQ(served.Share(2).status(), absl::OkStatus()) << "loaded again";
 }
 
-TEST(Adapters, AServerWithoutThemIsAFault) {
+TEST_P(ExternalAdapters, AServerWithoutThemIsAFault) {
   FakeServer server;
   server.Fault("no_adapters", true);
   Rig rig({}, Options(), server.url(), /*adapters=*/true);
@@ -134,9 +137,9 @@ TEST(Adapters, AServerWithoutThemIsAFault) {
   EXPECT_THAT(std::string(rig.engine->fault().message()), HasSubstr("--enable-lora"));
 }
 
-TEST(Adapters, AllHeldOnesComeBackAfterARestart) {
+TEST_P(ExternalAdapters, AllHeldOnesComeBackAfterARestart) {
   ExternalOptions external;
-  external.command = {"python3", FakeProgram(), "--port", "${port}", "--model", "${model}"};
+  external.command = {"python3", FakeProgram(), "--dialect", Dialect(), "--port", "${port}", "--model", "${model}"};
   Rig rig(external, Adapters::Retaining(4), "", /*adapters=*/true);
   const auto share = [&](int64_t version, weights::Place place) {
     return rig.engine->Share(Adapted(version, 100 + static_cast<uint32_t>(version)), place).status();
@@ -158,9 +161,9 @@ TEST(Adapters, AllHeldOnesComeBackAfterARestart) {
   ExpectVersion(pinned, 1);
 }
 
-TEST(Adapters, AnotherBaseRestartsTheServer) {
+TEST_P(ExternalAdapters, AnotherBaseRestartsTheServer) {
   ExternalOptions external;
-  external.command = {"python3", FakeProgram(), "--port", "${port}", "--model", "${model}"};
+  external.command = {"python3", FakeProgram(), "--dialect", Dialect(), "--port", "${port}", "--model", "${model}"};
   Rig rig(external, Options(), "", /*adapters=*/true);
   ASSERT_EQ(rig.engine->Share(Adapted(1, 101), weights::Place::kLive).status(), absl::OkStatus());
   const pid_t first = rig.engine->server_pid();
@@ -170,7 +173,7 @@ TEST(Adapters, AnotherBaseRestartsTheServer) {
   EXPECT_NE(rig.engine->server_pid(), first);
 }
 
-TEST(Adapters, SomeoneElsesBaseEndsAnAnswer) {
+TEST_P(ExternalAdapters, SomeoneElsesBaseEndsAnAnswer) {
   Adapters served;
   served.server.Fault("slow_ms", 3);
   Collect answer;

@@ -16,7 +16,10 @@ using base::json::value;
 using rollout::Collect;
 using namespace testing;  // NOLINT(google-build-using-namespace)
 
-TEST(ExternalEngine, GivesIdsLogprobsAndVersions) {
+class ExternalRequests : public OnEachServer {};
+INSTANTIATE_TEST_SUITE_P(Servers, ExternalRequests, kEachServer, KindName);
+
+TEST_P(ExternalRequests, GivesIdsLogprobsAndVersions) {
   Served served;
   Collect answer;
   v1::GenerateRequest ask = Ask(20);
@@ -35,7 +38,7 @@ TEST(ExternalEngine, GivesIdsLogprobsAndVersions) {
   EXPECT_EQ(status.running(), 0);
 }
 
-TEST(ExternalEngine, KeepsRequestsUntilTheFirstWeights) {
+TEST_P(ExternalRequests, KeepsRequestsUntilTheFirstWeights) {
   FakeServer server;
   Rig rig({}, Options(), server.url());
   Collect answer;
@@ -49,7 +52,7 @@ TEST(ExternalEngine, KeepsRequestsUntilTheFirstWeights) {
 }
 
 // Otherwise, the requests of a verification would wait behind them in the server's queue.
-TEST(ExternalEngine, SendsTheServerNoMoreThanMaxRunning) {
+TEST_P(ExternalRequests, SendsTheServerNoMoreThanMaxRunning) {
   rollout::EngineOptions options = Options();
   options.max_running = 2;
   Served served({}, options);
@@ -75,7 +78,7 @@ struct BadAnswer {
   absl::StatusCode code;
 };
 
-TEST(ExternalEngine, NeverConfirmsABadAnswer) {
+TEST_P(ExternalRequests, NeverConfirmsABadAnswer) {
   using Code = absl::StatusCode;
   const std::vector<BadAnswer> table = {
       {"logprob", 0.5, Code::kDataLoss},        {"logprob", 1e-6, Code::kDataLoss},
@@ -96,7 +99,7 @@ TEST(ExternalEngine, NeverConfirmsABadAnswer) {
   }
 }
 
-TEST(ExternalEngine, ClosesARequestThatItsCallerDrops) {
+TEST_P(ExternalRequests, ClosesARequestThatItsCallerDrops) {
   Served served;
   served.server.Fault("slow_ms", 5);
   Collect answer;
@@ -108,7 +111,7 @@ TEST(ExternalEngine, ClosesARequestThatItsCallerDrops) {
   EXPECT_TRUE(Await([&] { return served.rig.engine->Status()->running() == 0; }));
 }
 
-TEST(ExternalEngine, AppliesIngotsStopStringsAndKeepsTheVersions) {
+TEST_P(ExternalRequests, AppliesIngotsStopStringsAndKeepsTheVersions) {
   Served served;
   served.server.Fault("slow_ms", 2);
   array ids;
@@ -126,7 +129,7 @@ TEST(ExternalEngine, AppliesIngotsStopStringsAndKeepsTheVersions) {
   EXPECT_EQ(served.server.State("aborted"), 1);
 }
 
-TEST(ExternalEngine, EndsAtEndOfTurnIdsAndRepetitions) {
+TEST_P(ExternalRequests, EndsAtEndOfTurnIdsAndRepetitions) {
   rollout::EngineOptions options = Options();
   options.halt = {.repetition = "on", .periods = 5};
   Served served({}, options);
@@ -154,7 +157,7 @@ v1::GenerateRequest AskForRegex(int32_t ids) {
 }
 
 // The server's own log-probs of such an answer are those after its mask.
-TEST(ExternalEngine, RecordsThePolicysLogprobsOfAMaskedAnswer) {
+TEST_P(ExternalRequests, RecordsThePolicysLogprobsOfAMaskedAnswer) {
   Served served;
   served.server.Post("/fake/script", object{{"ids", array{1, 2, 3}}});
   Collect answer;
@@ -167,7 +170,7 @@ TEST(ExternalEngine, RecordsThePolicysLogprobsOfAMaskedAnswer) {
   EXPECT_EQ(served.rig.engine->Status()->running(), 0);
 }
 
-TEST(ExternalEngine, RetriesAMaskedAnswerThatTheNextWeightsScored) {
+TEST_P(ExternalRequests, RetriesAMaskedAnswerThatTheNextWeightsScored) {
   Served served;
   served.server.Fault("slow_ms", 2);
   served.server.Fault("score_ms", 100);
@@ -179,7 +182,7 @@ TEST(ExternalEngine, RetriesAMaskedAnswerThatTheNextWeightsScored) {
   EXPECT_TRUE(answer.ids.empty());
 }
 
-TEST(ExternalEngine, ScoresAPrompt) {
+TEST_P(ExternalRequests, ScoresAPrompt) {
   Served served;
   v1::GenerateRequest ask = Ask(1, 9);
   ask.set_score_ids(4);
@@ -191,7 +194,7 @@ TEST(ExternalEngine, ScoresAPrompt) {
   CheckAnswer(answer, 5, SeedOf);
 }
 
-TEST(ExternalEngine, KeepsToPinnedAndLeastVersions) {
+TEST_P(ExternalRequests, KeepsToPinnedAndLeastVersions) {
   Served served;
   v1::GenerateRequest pinned = Ask(5), newer = Ask(5);
   pinned.set_pinned_version(4);
@@ -203,10 +206,11 @@ TEST(ExternalEngine, KeepsToPinnedAndLeastVersions) {
   EXPECT_TRUE(absl::IsUnavailable(b.Wait()));
 }
 
-TEST(ExternalEngine, RefusesWhatTheServerCannotDo) {
+TEST_P(ExternalRequests, RefusesWhatTheServerCannotDo) {
   Served served;
   v1::GenerateRequest hot = Ask(5), forced = Ask(5), outside = Ask(5);
   hot.mutable_sampling()->set_temperature(0.7F);
+  if (!IsVllm()) hot.mutable_sampling()->set_presence_penalty(1);
   forced.add_forced_ids(1);
   outside.add_prompt_ids(kVocab);
   for (const v1::GenerateRequest& ask : {hot, forced, outside}) {
@@ -216,7 +220,7 @@ TEST(ExternalEngine, RefusesWhatTheServerCannotDo) {
   }
 }
 
-TEST(ExternalEngine, FindsOutWhatLogprobsMean) {
+TEST_P(ExternalRequests, FindsOutWhatLogprobsMean) {
   FakeServer server;
   server.Fault("processed", true);
   Rig rig({}, Options(), server.url());
@@ -228,10 +232,22 @@ TEST(ExternalEngine, FindsOutWhatLogprobsMean) {
   const auto first = rig.engine->Generate(hot, a.OnChunk());
   const auto second = rig.engine->Generate(truncated, b.OnChunk());
   EXPECT_EQ(a.Wait(), absl::OkStatus());
-  EXPECT_TRUE(absl::IsInvalidArgument(b.Wait()));
+  EXPECT_EQ(absl::IsInvalidArgument(b.Wait()), IsVllm());  // SGLang's are from before truncation
 }
 
-TEST(ExternalEngine, KeepsARequestThatTheKindOfLogprobsDecides) {
+TEST_P(ExternalRequests, RefusesTemperaturesIfLogprobsAreRaw) {
+  FakeServer server;
+  server.Fault("processed", false);
+  Rig rig({}, Options(), server.url());
+  ASSERT_EQ(rig.Share(1, 101).status(), absl::OkStatus());
+  v1::GenerateRequest hot = Ask(5);
+  hot.mutable_sampling()->set_temperature(0.7F);
+  Collect answer;
+  const auto request = rig.engine->Generate(hot, answer.OnChunk());
+  EXPECT_TRUE(absl::IsInvalidArgument(answer.Wait())) << answer.Wait();
+}
+
+TEST_P(ExternalRequests, KeepsARequestThatTheKindOfLogprobsDecides) {
   FakeServer server;
   server.Fault("processed", true);
   server.Fault("health", true);
@@ -239,7 +255,11 @@ TEST(ExternalEngine, KeepsARequestThatTheKindOfLogprobsDecides) {
   v1::GenerateRequest hot = Ask(5), neither = Ask(5);
   hot.mutable_sampling()->set_temperature(0.7F);
   neither.mutable_sampling()->set_temperature(0.7F);
-  neither.mutable_sampling()->set_top_p(0.5F);
+  if (IsVllm()) {
+    neither.mutable_sampling()->set_top_p(0.5F);
+  } else {
+    neither.mutable_sampling()->set_presence_penalty(1);
+  }
   Collect a, b;
   const auto first = rig.engine->Generate(hot, a.OnChunk());
   const auto second = rig.engine->Generate(neither, b.OnChunk());
@@ -250,7 +270,7 @@ TEST(ExternalEngine, KeepsARequestThatTheKindOfLogprobsDecides) {
   EXPECT_EQ(a.Wait(), absl::OkStatus());
 }
 
-TEST(ExternalEngine, DoesNotRepeatTheKey) {
+TEST_P(ExternalRequests, DoesNotRepeatTheKey) {
   Served served;
   served.server.Fault("refuse", true);
   Collect answer;

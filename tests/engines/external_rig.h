@@ -26,20 +26,31 @@ inline rollout::EngineOptions Options() {
   return options;
 }
 
+// A test that runs with a server of each kind.
+class OnEachServer : public ::testing::TestWithParam<EngineKind> {
+ protected:
+  void SetUp() override { Kind() = GetParam(); }
+  void TearDown() override { Kind() = EngineKind::kVllm; }
+};
+inline std::string KindName(const ::testing::TestParamInfo<EngineKind>& info) {
+  return info.param == EngineKind::kVllm ? "Vllm" : "Sglang";
+}
+inline const auto kEachServer = ::testing::Values(EngineKind::kVllm, EngineKind::kSglang);
+
 struct Rig {
   explicit Rig(ExternalOptions external = {}, rollout::EngineOptions options = Options(), std::string url = "",
-               bool adapters = false) {
+               bool adapters = false, ExchangeFolder::WriteModel write = WriteSeed) {
     if (!url.empty()) external.url = url;
     external.idle_health_s = 0.02;
     external.exchange = ExchangeRoot();
     std::vector<std::string> pieces;
     for (int i = 0; i < kVocab; ++i) pieces.push_back(std::string(1, static_cast<char>('a' + i)));
     ExternalEngine::Parts parts;
-    parts.api = NewVllmApi();
+    parts.api = NewEngineApi(Kind());
     parts.model = {.vocab_size = kVocab, .context_length = 200, .eos_ids = {23}};
     parts.max_weight_bytes = 1 << 20;
     parts.tokenizer = std::make_shared<rollout::PieceTokenizer>(pieces);
-    parts.exchange = *ExchangeFolder::Open(external.exchange, "test", WriteSeed);
+    parts.exchange = *ExchangeFolder::Open(external.exchange, "test", std::move(write));
     parts.start_model = adapters ? nullptr : Seeded(0, 7);
     parts.adapters = adapters;
     parts.reference = std::make_unique<SeededReference>();

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "engines/external_rig.h"
 #include "weights/delta.h"
 
@@ -14,7 +16,10 @@ using base::json::value;
 using rollout::Collect;
 using namespace testing;  // NOLINT(google-build-using-namespace)
 
-TEST(ExternalEngine, LoadsItsWeightsAgainIfSomeoneElseChangesThem) {
+class ExternalServer : public OnEachServer {};
+INSTANTIATE_TEST_SUITE_P(Servers, ExternalServer, kEachServer, KindName);
+
+TEST_P(ExternalServer, LoadsItsWeightsAgainIfSomeoneElseChangesThem) {
   Served served;
   served.server.Fault("slow_ms", 2);
   Collect answer;
@@ -30,7 +35,7 @@ TEST(ExternalEngine, LoadsItsWeightsAgainIfSomeoneElseChangesThem) {
 }
 
 // An update finds that the server is gone before the keeper does.
-TEST(ExternalEngine, GivesALostServerTheTimeOfAStart) {
+TEST_P(ExternalServer, GivesALostServerTheTimeOfAStart) {
   FakeServer server;
   Rig rig({.start_s = 1}, Options(), server.url());
   ASSERT_EQ(rig.Share(1, 101).status(), absl::OkStatus());
@@ -43,7 +48,7 @@ TEST(ExternalEngine, GivesALostServerTheTimeOfAStart) {
   EXPECT_TRUE(Await([&] { return *rig.engine->LiveVersion() == 1; }));
 }
 
-TEST(ExternalEngine, TwoEnginesNeverShareAServer) {
+TEST_P(ExternalServer, TwoEnginesNeverShareAServer) {
   FakeServer server;
   {
     const base::Fd claim = *ClaimServer(ExchangeRoot(), server.url());
@@ -57,15 +62,16 @@ TEST(ExternalEngine, TwoEnginesNeverShareAServer) {
   EXPECT_FALSE(ClaimServer(ExchangeRoot(), server.url() + "/").ok());
 }
 
-TEST(ExternalEngine, ReportsAServerThatReportsLogits) {
+TEST_P(ExternalServer, ReportsAServerThatReportsLogits) {
   FakeServer server;
   server.Fault("logits", true);
   Rig rig({}, Options(), server.url());
   ASSERT_TRUE(Await([&] { return !rig.engine->fault().ok(); }));
-  EXPECT_THAT(std::string(rig.engine->fault().message()), ::testing::HasSubstr("--logprobs-mode"));
+  EXPECT_THAT(std::string(rig.engine->fault().message()),
+              ::testing::HasSubstr(NewEngineApi(Kind())->flags().raw_logprobs));
 }
 
-TEST(ExternalEngine, ReportsAServerThatCannotBeUsed) {
+TEST_P(ExternalServer, ReportsAServerThatCannotBeUsed) {
   Rig absent({.start_s = 1}, Options(), "http://127.0.0.1:1");
   ASSERT_TRUE(Await([&] { return !absent.engine->fault().ok(); }));
   EXPECT_THAT(std::string(absent.engine->fault().message()), ::testing::HasSubstr("rollout.external.url"));
@@ -80,8 +86,63 @@ TEST(ExternalEngine, ReportsAServerThatCannotBeUsed) {
   EXPECT_TRUE(absl::IsFailedPrecondition(answer.Wait()));
 }
 
+TEST_P(ExternalServer, NamesWhatTheServerWasStartedWithout) {
+  struct Lacking {
+    const char* fault;
+    const char* vllm;
+    const char* sglang;
+  };
+  for (const Lacking& row : {Lacking{"no_routes", "VLLM_SERVER_DEV_MODE=1", "SGLang 0.5.23 or newer"},
+                             Lacking{"no_scale_out", "--enable-scale-out", nullptr},
+                             Lacking{"cumulative", nullptr, "--incremental-streaming-output"},
+                             Lacking{"overlap", nullptr, "--disable-overlap-schedule"}}) {
+    const char* const named = IsVllm() ? row.vllm : row.sglang;
+    if (named == nullptr) continue;
+    FakeServer server;
+    server.Fault(row.fault, true);
+    Rig rig({}, Options(), server.url());
+    ASSERT_TRUE(Await([&] { return !rig.engine->fault().ok(); })) << row.fault;
+    EXPECT_THAT(std::string(rig.engine->fault().message()), ::testing::HasSubstr(named));
+  }
+}
+
+TEST_P(ExternalServer, NamesAShorterContext) {
+  FakeServer server(0, "--context 150");
+  Rig rig({}, Options(), server.url());
+  ASSERT_TRUE(Await([&] { return !rig.engine->fault().ok(); }));
+  EXPECT_THAT(
+      std::string(rig.engine->fault().message()),
+      ::testing::AllOf(::testing::HasSubstr("150"), ::testing::HasSubstr(NewEngineApi(Kind())->flags().context)));
+}
+
+TEST_P(ExternalServer, EndsRequestsOfAServerThatHangs) {
+  Served served;
+  served.server.Fault("slow_ms", 5);
+  Collect answer;
+  const auto request = served.rig.engine->Generate(Ask(190), answer.OnChunk());
+  answer.WaitForTokens(2);
+  served.server.Fault("slow_ms", 100000);
+  served.server.Fault("health", true);
+  EXPECT_TRUE(absl::IsUnavailable(answer.Wait()));
+  EXPECT_EQ(*served.rig.engine->LiveVersion(), -1);
+}
+
+TEST_P(ExternalServer, DiesInAnUpdate) {
+  Rig rig(Started());
+  ASSERT_EQ(rig.Share(1, 101).status(), absl::OkStatus());
+  FakeServer::PostTo(rig.engine->server_url(), "/fake/faults", object{{"load_ms", 5000}});
+  absl::Status updated;
+  std::thread update([&] { updated = rig.Share(2, 102).status(); });
+  EXPECT_TRUE(Await([&] { return FakeServer::StateOf(rig.engine->server_url()).at("paused").as_bool(); }));
+  ::kill(rig.engine->server_pid(), SIGKILL);
+  update.join();
+  EXPECT_TRUE(absl::IsUnavailable(updated)) << updated;
+  ASSERT_TRUE(Await([&] { return *rig.engine->LiveVersion() == 1; }));
+  EXPECT_EQ(rig.Share(2, 102).status(), absl::OkStatus());
+}
+
 // A publisher retries UNAVAILABLE forever.
-TEST(ExternalEngine, AFaultIsFinal) {
+TEST_P(ExternalServer, AFaultIsFinal) {
   FakeServer server;
   server.Fault("resume", 1000000);
   Rig rig({.start_s = 1}, Options(), server.url());
@@ -90,7 +151,7 @@ TEST(ExternalEngine, AFaultIsFinal) {
   EXPECT_TRUE(absl::IsFailedPrecondition(rig.Share(1, 101).status()));
 }
 
-TEST(ExternalEngine, IsSetAsideUntilItsServerIsRestarted) {
+TEST_P(ExternalServer, IsSetAsideUntilItsServerIsRestarted) {
   Served served;
   served.server.Fault("slow_ms", 3);
   Collect running;
@@ -121,11 +182,11 @@ TEST(ExternalEngine, IsSetAsideUntilItsServerIsRestarted) {
 
 ExternalOptions Started() {
   ExternalOptions external;
-  external.command = {"python3", FakeProgram(), "--port", "${port}", "--model", "${model}"};
+  external.command = {"python3", FakeProgram(), "--dialect", Dialect(), "--port", "${port}", "--model", "${model}"};
   return external;
 }
 
-TEST(ExternalEngine, StartsAServerAndRestoresItsWeightsAfterItDies) {
+TEST_P(ExternalServer, StartsAServerAndRestoresItsWeightsAfterItDies) {
   Rig rig(Started());
   ASSERT_EQ(rig.Share(1, 101).status(), absl::OkStatus());
   EXPECT_TRUE(absl::IsFailedPrecondition(ClaimServer(ExchangeRoot(), rig.engine->server_url()).status()));
@@ -146,7 +207,7 @@ TEST(ExternalEngine, StartsAServerAndRestoresItsWeightsAfterItDies) {
   }
 }
 
-TEST(ExternalEngine, RestartsAServerThatTakesNoWeights) {
+TEST_P(ExternalServer, RestartsAServerThatTakesNoWeights) {
   Rig rig(Started());
   ASSERT_EQ(rig.Share(1, 101).status(), absl::OkStatus());
   const pid_t first = rig.engine->server_pid();
@@ -157,7 +218,7 @@ TEST(ExternalEngine, RestartsAServerThatTakesNoWeights) {
   EXPECT_EQ(rig.engine->Status()->servers(0).restarts(), 1);
 }
 
-TEST(ExternalEngine, GivesUpACommandThatDoesNotStart) {
+TEST_P(ExternalServer, GivesUpACommandThatDoesNotStart) {
   ExternalOptions external;
   external.command = {"false"};
   Rig rig(external);

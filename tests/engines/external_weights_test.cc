@@ -18,7 +18,10 @@ using base::json::value;
 using rollout::Collect;
 using namespace testing;  // NOLINT(google-build-using-namespace)
 
-TEST(ExternalEngine, TakesDeltasAndFullCopies) {
+class ExternalWeights : public OnEachServer {};
+INSTANTIATE_TEST_SUITE_P(Servers, ExternalWeights, kEachServer, KindName);
+
+TEST_P(ExternalWeights, TakesDeltasAndFullCopies) {
   Served served;
   const auto two = Seeded(2, 102), three = Seeded(3, 103), base = Seeded(1, 101);
   EXPECT_EQ(served.rig.engine->Update(*weights::Encode(base.get(), *two, false)).status(), absl::OkStatus());
@@ -32,7 +35,7 @@ TEST(ExternalEngine, TakesDeltasAndFullCopies) {
   EXPECT_TRUE(absl::IsResourceExhausted(served.rig.engine->Update(*weights::EncodeHeld(*two)).status()));
 }
 
-TEST(ExternalEngine, NamesTheVersionOfEachTokenWhileWeightsChange) {
+TEST_P(ExternalWeights, NamesTheVersionOfEachTokenWhileWeightsChange) {
   for (const SwapMode swap : {SwapMode::kKeep, SwapMode::kRecompute}) {
     Served served({.swap = swap});
     served.server.Fault("slow_ms", 6);
@@ -59,8 +62,9 @@ TEST(ExternalEngine, NamesTheVersionOfEachTokenWhileWeightsChange) {
   }
 }
 
-TEST(ExternalEngine, EndsOrDrainsRequestsAsAsked) {
+TEST_P(ExternalWeights, EndsOrDrainsRequestsAsAsked) {
   for (const SwapMode swap : {SwapMode::kDrain, SwapMode::kAbort}) {
+    if (swap == SwapMode::kDrain && !IsVllm()) continue;  // SGLang cannot
     Served served({.swap = swap});
     served.server.Fault("slow_ms", 2);
     Collect answer;
@@ -73,7 +77,7 @@ TEST(ExternalEngine, EndsOrDrainsRequestsAsAsked) {
   }
 }
 
-TEST(ExternalEngine, LoadsAgainWhileTheServerStaysPaused) {
+TEST_P(ExternalWeights, LoadsAgainWhileTheServerStaysPaused) {
   Served served;
   Collect answer;
   served.server.Fault("slow_ms", 2);
@@ -86,7 +90,7 @@ TEST(ExternalEngine, LoadsAgainWhileTheServerStaysPaused) {
   EXPECT_EQ(served.server.State("overlap"), 0);
 }
 
-TEST(ExternalEngine, DeliversNothingOfTornWeights) {
+TEST_P(ExternalWeights, DeliversNothingOfTornWeights) {
   Served served;
   served.server.Fault("slow_ms", 2);
   std::deque<Collect> answers(6);
@@ -112,7 +116,7 @@ TEST(ExternalEngine, DeliversNothingOfTornWeights) {
   EXPECT_EQ(served.rig.Share(2, 102).status(), absl::OkStatus());
 }
 
-TEST(ExternalEngine, StaysAtTheOldVersionIfThePauseFails) {
+TEST_P(ExternalWeights, StaysAtTheOldVersionIfThePauseFails) {
   Served served;
   served.server.Fault("pause", 1);
   EXPECT_TRUE(absl::IsUnavailable(served.rig.Share(2, 102).status()));
@@ -123,7 +127,7 @@ TEST(ExternalEngine, StaysAtTheOldVersionIfThePauseFails) {
   EXPECT_EQ(served.rig.Share(2, 102).status(), absl::OkStatus());
 }
 
-TEST(ExternalEngine, LosesItsVersionIfTheServerIsNotLabeledOrResumed) {
+TEST_P(ExternalWeights, LosesItsVersionIfTheServerIsNotLabeledOrResumed) {
   for (const char* call : {"label", "resume"}) {
     Served served;
     served.server.Fault(call, 1000);
@@ -135,7 +139,7 @@ TEST(ExternalEngine, LosesItsVersionIfTheServerIsNotLabeledOrResumed) {
   }
 }
 
-TEST(ExternalEngine, GivesUpAnUpdateThatItsSenderAbandoned) {
+TEST_P(ExternalWeights, GivesUpAnUpdateThatItsSenderAbandoned) {
   Served served;
   const weights::EncodedDelta two = *weights::Encode(nullptr, *Seeded(2, 102), false);
   EXPECT_TRUE(absl::IsCancelled(served.rig.engine->UpdateUnless(two, [] { return true; }).status()));
@@ -147,22 +151,29 @@ TEST(ExternalEngine, GivesUpAnUpdateThatItsSenderAbandoned) {
 }
 
 // Its prefix cache may be of other weights under the same salt, such as those that a restarted run trained again.
-TEST(ExternalEngine, ClearsTheCacheOfAServerWhoseWeightsAreUnknown) {
+TEST_P(ExternalWeights, ClearsTheCacheOfAServerWhoseWeightsAreUnknown) {
   const auto pauses = [](const FakeServer& server) {
     std::vector<std::string> all;
     const value state = server.State();
     for (const value& call : state.at("calls").as_array()) {
-      if (const std::string path(call.as_string()); path.starts_with("/pause")) all.push_back(path);
+      const std::string path(call.as_string());
+      if (path.starts_with("/pause") || path == "/flush_cache") all.push_back(path);
     }
     return all;
   };
   Served served({.trial_load = false});
   ASSERT_EQ(served.rig.Share(2, 102).status(), absl::OkStatus());
-  EXPECT_THAT(pauses(served.server),
-              ::testing::ElementsAre("/pause?mode=abort&clear_cache=true", "/pause?mode=keep&clear_cache=false"));
+  std::vector<std::string> clear = {"/pause?mode=abort&clear_cache=true"};
+  std::vector<std::string> expected = {clear[0], "/pause?mode=keep&clear_cache=false"};
+  if (!IsVllm()) {
+    clear = {"/pause_generation retract", "/flush_cache"};
+    expected = {clear[0], clear[1], "/pause_generation in_place"};
+  }
+  EXPECT_EQ(pauses(served.server), expected);
   served.server.Post("/fake/label", object{{"label", "someone-else"}});
-  ASSERT_TRUE(Await([&] { return pauses(served.server).size() == 3; }));
-  EXPECT_EQ(pauses(served.server)[2], "/pause?mode=abort&clear_cache=true");
+  expected.insert(expected.end(), clear.begin(), clear.end());
+  ASSERT_TRUE(Await([&] { return pauses(served.server).size() == expected.size(); }));
+  EXPECT_EQ(pauses(served.server), expected);
 }
 
 TEST(ExternalOptions, RejectsMixedCachesThatNoTokenWouldShow) {
@@ -172,7 +183,16 @@ TEST(ExternalOptions, RejectsMixedCachesThatNoTokenWouldShow) {
   EXPECT_EQ(external.Validate(EngineKind::kVllm), absl::OkStatus());
 }
 
-TEST(ExternalEngine, LeavesNoFolderBehind) {
+TEST(ExternalOptions, RejectsWhatAServerCannotDo) {
+  ExternalOptions drain{.swap = SwapMode::kDrain}, fleet{.workers = {"http://127.0.0.1:1"}};
+  EXPECT_EQ(drain.Validate(EngineKind::kVllm), absl::OkStatus());
+  EXPECT_TRUE(absl::IsInvalidArgument(drain.Validate(EngineKind::kSglang)));
+  EXPECT_TRUE(absl::IsInvalidArgument(fleet.Validate(EngineKind::kVllm)));
+  fleet.url = "http://127.0.0.1:2";
+  EXPECT_EQ(fleet.Validate(EngineKind::kVllm), absl::OkStatus());
+}
+
+TEST_P(ExternalWeights, LeavesNoFolderBehind) {
   std::string folder;
   {
     Served served;
@@ -186,7 +206,8 @@ TEST(ExternalEngine, LeavesNoFolderBehind) {
   EXPECT_FALSE(std::filesystem::exists(folder));
 }
 
-TEST(ExternalEngine, DrainsForLongerThanALoadMayTake) {
+TEST_P(ExternalWeights, DrainsForLongerThanALoadMayTake) {
+  if (!IsVllm()) GTEST_SKIP() << "SGLang cannot drain";
   Served served({.swap = SwapMode::kDrain, .load_s = 1});
   served.server.Fault("slow_ms", 10);
   Collect answer;
@@ -196,7 +217,29 @@ TEST(ExternalEngine, DrainsForLongerThanALoadMayTake) {
   EXPECT_EQ(answer.Wait(), absl::OkStatus());
 }
 
-TEST(ExternalEngine, EndsWaitingRequestsDuringALongLoad) {
+TEST_P(ExternalWeights, TwoUpdatesTakeTurns) {
+  Served served;
+  served.server.Fault("load_ms", 50);
+  std::thread other([&] { EXPECT_EQ(served.rig.Share(2, 102).status(), absl::OkStatus()); });
+  EXPECT_EQ(served.rig.Share(3, 103).status(), absl::OkStatus());
+  other.join();
+  const int64_t live = *served.rig.engine->LiveVersion();
+  EXPECT_EQ(served.server.State("seed"), 100 + live) << "the label is that of the weights";
+}
+
+TEST_P(ExternalWeights, AServerThatCannotOpenTheFolderIsNamedWithIt) {
+  FakeServer server;
+  Rig rig({.trial_load = false}, Options(), server.url(), /*adapters=*/false,
+          [](const std::string& dir, const auto&) -> absl::Status {
+            std::filesystem::create_directory(dir + "/empty");
+            return absl::OkStatus();
+          });
+  const absl::Status loaded = rig.Share(1, 101).status();
+  EXPECT_TRUE(absl::IsUnavailable(loaded));
+  EXPECT_THAT(std::string(loaded.message()), ::testing::HasSubstr("cannot read " + ExchangeRoot()));
+}
+
+TEST_P(ExternalWeights, EndsWaitingRequestsDuringALongLoad) {
   rollout::EngineOptions options = Options();
   options.request_deadline_ms = 100;
   Served served({}, options);
@@ -210,7 +253,7 @@ TEST(ExternalEngine, EndsWaitingRequestsDuringALongLoad) {
   update.join();
 }
 
-TEST(ExternalEngine, GivesUpAServerThatNeverTakesAVersion) {
+TEST_P(ExternalWeights, GivesUpAServerThatNeverTakesAVersion) {
   Served served({.start_s = 1});
   served.server.Fault("load", 1000000);
   EXPECT_TRUE(absl::IsUnavailable(served.rig.Share(2, 102).status()));

@@ -1,13 +1,13 @@
-// tests/engines/fake_vllm.py as a process of the test, and the weights that it understands.
+// tests/engines/fake_server.py as processes of the test, and the weights that they understand.
 #pragma once
 
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <functional>
@@ -17,6 +17,7 @@
 
 #include "base/json.h"
 #include "engines/exchange_folder.h"
+#include "engines/external_options.h"
 #include "engines/weight_reference.h"
 #include "http/client.h"
 #include "test_paths.h"
@@ -81,34 +82,70 @@ class SeededReference final : public WeightReference {
   }
 };
 
-inline std::string FakeProgram() { return std::string(INGOT_SOURCE_DIR) + "/tests/engines/fake_vllm.py"; }
+inline std::string FakeProgram() { return std::string(INGOT_SOURCE_DIR) + "/tests/engines/fake_server.py"; }
+
+// The kind of servers of the current test.
+inline EngineKind& Kind() {
+  static EngineKind kind = EngineKind::kVllm;
+  return kind;
+}
+inline std::string Dialect() { return EngineKindNames()[static_cast<size_t>(Kind())]; }
+inline bool IsVllm() { return Kind() == EngineKind::kVllm; }
+
+// Starts servers as forks of one process, because starting Python takes most of the time of a test.
+class Spawner {
+ public:
+  static Spawner& Get() {
+    static Spawner spawner;
+    return spawner;
+  }
+  // Returns a line with the server's process id and URL.
+  std::string Start(const std::string& words) {
+    const std::string line = words + "\n";
+    if (::write(in_, line.data(), line.size()) != static_cast<ssize_t>(line.size())) std::abort();
+    std::string started;
+    for (char c = 0; ::read(out_, &c, 1) == 1 && c != '\n';) started += c;
+    return started;
+  }
+
+ private:
+  Spawner() {
+    int in[2], out[2];
+    if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(out, O_CLOEXEC) != 0) std::abort();
+    if (::fork() == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      ::dup2(in[0], 0);
+      ::dup2(out[1], 1);
+      const std::string program = FakeProgram();
+      ::execlp("python3", "python3", program.c_str(), "--spawn", static_cast<char*>(nullptr));
+      ::_exit(127);
+    }
+    ::close(in[0]);
+    ::close(out[1]);
+    in_ = in[1];
+    out_ = out[0];
+  }
+  int in_ = -1, out_ = -1;
+};
 
 class FakeServer {
  public:
-  FakeServer() {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) std::abort();
-    pid_ = ::fork();
-    if (pid_ == 0) {
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      ::dup2(ends[1], 1);
-      const std::string program = FakeProgram();
-      ::execlp("python3", "python3", program.c_str(), static_cast<char*>(nullptr));
-      ::_exit(127);
-    }
-    ::close(ends[1]);
-    std::string line;
-    for (char c = 0; ::read(ends[0], &c, 1) == 1 && c != '\n';) line += c;
-    ::close(ends[0]);
-    url_ = line.substr(line.find("http"));
+  explicit FakeServer(int port = 0, const std::string& words = "")
+      : FakeServer("--dialect " + Dialect() + " --port " + std::to_string(port) + " " + words) {}
+  // A load balancer in front of these servers.
+  static std::unique_ptr<FakeServer> Front(const std::vector<std::string>& urls) {
+    std::string words = "--front";
+    for (const std::string& url : urls) words += " " + url;
+    return std::unique_ptr<FakeServer>(new FakeServer(words));
   }
   ~FakeServer() { Kill(); }
 
   const std::string& url() const { return url_; }
+  int port() const { return std::atoi(url_.substr(url_.rfind(':') + 1).c_str()); }
   void Kill() {
-    if (pid_ < 0) return;
+    if (pid_ <= 0) return;
     ::kill(pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
+    while (::kill(pid_, 0) == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     pid_ = -1;
   }
 
@@ -130,6 +167,12 @@ class FakeServer {
   }
 
  private:
+  explicit FakeServer(const std::string& line) {
+    const std::string started = Spawner::Get().Start(line);
+    pid_ = std::atoi(started.c_str());
+    if (pid_ > 0) url_ = started.substr(started.find("http"));
+  }
+
   pid_t pid_ = -1;
   std::string url_;
 };

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Runs with a real vLLM: vllm_runs.py BINARY SOURCE_DIR COMPARE VLLM [STEPS [KILLS [KEY=VALUE ...]]].
 
-Compares its log-probs with those of Ingot's engine (tied weights, as in the smoke run), and then trains the smoke task for
-STEPS steps (8) with `rollout.engine: vllm`. Meanwhile, kills the server KILLS times (1), spread over the steps. Prints each
-step's mismatch and reward. KEY=VALUE changes the run's configuration. COMPARE is the program engines_compare, or - to train alone, and VLLM the command of an environment
+Compares its log-probs with those of Ingot's engine (tied weights, as in the smoke run, and adapters), and then trains the smoke
+task for STEPS steps (8) with `rollout.engine: vllm`, once with all weights and once with adapters and evaluations of earlier
+versions. Meanwhile, kills the server KILLS times (1), spread over the steps. Prints each step's mismatch and reward. KEY=VALUE changes the run's configuration. COMPARE is the program engines_compare, or - to train alone, and VLLM the command of an environment
 for CPUs.
 """
 import json
@@ -17,6 +17,8 @@ import time
 
 MOST_MISMATCH = 1e-4  # of the mean difference of log-probs, fp32
 MOST_SECONDS = 10000
+ADAPTERS = ["trainer.lora.rank=8", "trainer.learning_rate=1e-3", "eval.tasks=examples/smoke/eval.jsonl", "eval.at_start=true",
+            "eval.every_versions=2"]
 SHOWN = ("mismatch/logprob_abs_diff", "offpolicy/logprob_abs_diff", "engine/verify_diff_mean", "engine/refused", "engine/restarts")
 
 
@@ -49,9 +51,9 @@ def server_of(folder):
 
 
 def train(binary, source, folder, vllm, steps, kills, more):
-    words = ["VLLM_SERVER_DEV_MODE=1", vllm, "serve", "${model}", "--host", "127.0.0.1", "--port", "${port}",
-             "--enable-scale-out", "--skip-tokenizer-init", "--max-model-len", "${context}", "--dtype", "${dtype}",
-             "--max-num-seqs", "${max_running}", "--enforce-eager"]
+    words = ["VLLM_SERVER_DEV_MODE=1", "VLLM_ALLOW_RUNTIME_LORA_UPDATING=1", vllm, "serve", "${model}", "--host", "127.0.0.1", "--port", "${port}",
+             "--enable-scale-out", "${tokenizer}", "--max-model-len", "${context}", "--dtype", "${dtype}",
+             "--max-num-seqs", "${max_running}", "--enforce-eager", "${adapters}"]
     settings = {"run.root": folder, "run.name": "vllm", "rollout.engine": "vllm", "rollout.external.exchange": f"{folder}/exchange",
                 "rollout.external.command": json.dumps(words),
                 "scheduler.total_steps": steps, "http.port": 0, "eval.tasks": "", "goal.first_steps": 0, "goal.last_steps": 0}
@@ -74,6 +76,10 @@ def train(binary, source, folder, vllm, steps, kills, more):
         run.terminate()
     code = run.wait()
     rows = steps_of(folder)
+    for line in open(f"{folder}/vllm/metrics.jsonl", encoding="utf-8"):
+        row = json.loads(line)
+        if "eval/version" in row:
+            print("evaluation of version", row["eval/version"], f"reward {row.get('eval/reward/mean', row.get('eval/reward', 0)):.3f}")
     for row in rows:
         mismatch = {name: value for name, value in row.items() if name.startswith(SHOWN)}
         print(row["step"], f"reward {row['reward/mean']:.3f}", " ".join(f"{k} {v:.2e}" for k, v in sorted(mismatch.items())))
@@ -92,11 +98,15 @@ def main():
     with tempfile.TemporaryDirectory(dir=os.environ.get("FOLDER")) as folder:
         if sys.argv[3] == "-":
             return 0 if train(binary, source, folder, vllm, steps, kills, sys.argv[7:]) else 1
-        compared = subprocess.run([compare, vllm, folder, "tied"], cwd=source, env=environment(vllm), timeout=3000)
-        good = compared.returncode == 0
-        if not good:
-            print(pathlib.Path(folder, "server.log").read_text(errors="replace")[-3000:])
-        return 0 if train(binary, source, folder, vllm, steps, kills, sys.argv[7:]) and good else 1
+        good = True
+        for mode in ("tied", "adapters"):
+            compared = subprocess.run([compare, vllm, folder, mode], cwd=source, env=environment(vllm), timeout=3000)
+            if compared.returncode != 0:
+                print(pathlib.Path(folder, "server.log").read_text(errors="replace")[-3000:])
+                good = False
+        for more in ([], ADAPTERS):
+            good = train(binary, source, folder, vllm, steps, kills, sys.argv[7:] + more) and good
+        return 0 if good else 1
 
 
 if __name__ == "__main__":

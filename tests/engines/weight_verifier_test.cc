@@ -16,10 +16,13 @@ using rollout::Collect;
 using namespace testing;  // NOLINT(google-build-using-namespace)
 using ::testing::HasSubstr;
 
+class WeightVerification : public OnEachServer {};
+INSTANTIATE_TEST_SUITE_P(Servers, WeightVerification, kEachServer, KindName);
+
 // What the fake server keeps of its earlier weights, each with status 200 and the new label.
 const char* const kFaults[] = {"all", "head", "tensor", "half", "cast", "adapter"};
 
-TEST(WeightVerification, FindsSixFaultsBeforeATokenIsRecorded) {
+TEST_P(WeightVerification, FindsSixFaultsBeforeATokenIsRecorded) {
   for (const char* fault : kFaults) {
     Served served;
     served.server.Fault("slow_ms", 5);
@@ -46,14 +49,14 @@ TEST(WeightVerification, FindsSixFaultsBeforeATokenIsRecorded) {
 }
 
 // The fake server's cache ignores salts, so it still has the prompts of the version before.
-TEST(WeightVerification, FindsPrefixCachesOfEarlierWeights) {
+TEST_P(WeightVerification, FindsPrefixCachesOfEarlierWeights) {
   Served served;
   served.server.Fault("prefix", true);
   EXPECT_EQ(served.rig.Share(2, 102).status(), absl::OkStatus());
   EXPECT_TRUE(absl::IsUnavailable(served.rig.Share(3, 103).status()));
 }
 
-TEST(WeightVerification, AsksWithTheSaltOfTheRequests) {
+TEST_P(WeightVerification, AsksWithTheSaltOfTheRequests) {
   for (const bool salt : {true, false}) {
     Served served({.swap = SwapMode::kRecompute, .salt = salt});
     served.server.Fault("prefix", "salted");
@@ -62,7 +65,7 @@ TEST(WeightVerification, AsksWithTheSaltOfTheRequests) {
   }
 }
 
-TEST(WeightVerification, KeepsAnswersUntilTheWeightsAreVerified) {
+TEST_P(WeightVerification, KeepsAnswersUntilTheWeightsAreVerified) {
   Served served;
   served.server.Fault("slow_ms", 5);
   Collect running;
@@ -76,7 +79,7 @@ TEST(WeightVerification, KeepsAnswersUntilTheWeightsAreVerified) {
   EXPECT_LT(served.rig.engine->Status()->servers(0).verify_diff_mean(), 1e-6);
 }
 
-TEST(WeightVerification, GivesUpAServerWhoseWeightsStayWrong) {
+TEST_P(WeightVerification, GivesUpAServerWhoseWeightsStayWrong) {
   Served served;
   served.server.Fault("keep", "adapter");
   served.server.Fault("keep_loads", 1000000);
@@ -86,7 +89,7 @@ TEST(WeightVerification, GivesUpAServerWhoseWeightsStayWrong) {
               ::testing::AllOf(HasSubstr("3 times without success"), HasSubstr("does not sample from version")));
 }
 
-TEST(WeightVerification, TriesOtherWeightsBeforeTheFirstVersion) {
+TEST_P(WeightVerification, TriesOtherWeightsBeforeTheFirstVersion) {
   for (const char* fault : {"head", "tensor", "cast"}) {
     FakeServer server;
     server.Fault("keep", fault);
@@ -97,7 +100,7 @@ TEST(WeightVerification, TriesOtherWeightsBeforeTheFirstVersion) {
   }
 }
 
-TEST(WeightVerification, IsOffIfAsked) {
+TEST_P(WeightVerification, IsOffIfAsked) {
   Served served({.verify = false});
   served.server.Fault("keep", "half");
   served.server.Fault("keep_loads", 1);

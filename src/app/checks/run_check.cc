@@ -29,7 +29,7 @@ bool RunsAllHere(const ClusterOptions& cluster) {
 // Returns OK if the rollout roles could start their server here. Other machines have programs of their own.
 absl::Status CheckExternalServer(const RunConfig& config) {
   if (!config.has_external_engine() || !config.external.url.empty()) return absl::OkStatus();
-  return engines::CheckServerCommand(config.external.command);
+  return engines::CheckServerCommand(engines::CommandOf(config.engine, config.external));
 }
 
 // Checks what this machine needs. A launcher that submits jobs needs little, but its keys are checked.

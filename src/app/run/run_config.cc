@@ -138,6 +138,11 @@ absl::Status CheckExternalEngine(const RunConfig& config) {
   if (config.rollout.record_routes) {
     return refused("rollout.record_routes is true", "Ingot does not read another engine's experts");
   }
+  if (!config.external.workers.empty() && config.model.lora.rank > 0) {
+    return refused("rollout.external.workers is set",
+                   "a worker that joins would not have the run's adapters; set trainer.lora.rank to 0, or give each "
+                   "server its own rollout role");
+  }
   if (config.eval.has_tasks() && config.eval.of_earlier_versions() && config.model.lora.rank == 0) {
     return refused(
         "eval.at_start or eval.every_versions is set",
@@ -308,8 +313,8 @@ void Bind(base::Schema& schema, RunConfig& config) {
   schema.Section("dpo", config.trainer.dpo);
   schema.Section("draft", config.trainer.draft);
   schema.Section("rollout", config.rollout);
-  schema.Choice("rollout.engine", &config.engine, {"ingot", "vllm"},
-                "who samples: Ingot's own engine, or a server of vLLM next to each rollout role");
+  schema.Choice("rollout.engine", &config.engine, engines::EngineKindNames(),
+                "who samples: Ingot's own engine, or a server of vLLM or SGLang next to each rollout role");
   schema.Section("rollout.external", config.external);
   schema.Section("gateway", config.gateway);
   schema.Section("gateway.tls", config.http, http::BindTls);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs that sample through a fake vLLM (tests/engines/fake_vllm.py): engines_tests.py BINARY SOURCE_DIR CASE.
+"""Runs that sample through a fake server (tests/engines/fake_server.py): engines_tests.py BINARY SOURCE_DIR CASE.
 
 Its policy is random and its log-probs are made up, so these runs show that the roles work together, not that they learn.
 """
@@ -16,11 +16,11 @@ from ingot_runs import check, main, wait_for_rows, wait_until, write_asking_conf
 STEPS = 6
 
 
-def settings(ingot, name, fake=None):
-    program = fake or pathlib.Path(ingot.source).resolve() / "tests/engines/fake_vllm.py"
-    words = ["FAKE=1", "/usr/bin/env", "python3", str(program), "--port", "${port}", "--model", "${model}", "--vocab", "200",
-             "--context", "${context}"]
-    return {"run.name": name, "rollout.engine": "vllm", "rollout.external.command": json.dumps(words),
+def settings(ingot, name, engine="vllm"):
+    program = pathlib.Path(ingot.source).resolve() / "tests/engines/fake_server.py"
+    words = ["FAKE=1", "/usr/bin/env", "python3", str(program), "--dialect", engine, "--port", "${port}", "--model", "${model}",
+             "--vocab", "200", "--context", "${context}"]
+    return {"run.name": name, "rollout.engine": engine, "rollout.external.command": json.dumps(words),
             "rollout.external.exchange": f"{ingot.folder}/exchange", "rollout.external.idle_health_s": 0.1,
             "rollout.external.verify": "false", "rollout.external.max_mismatch": 0,
             "scheduler.total_steps": STEPS, "scheduler.drop_zero_variance": "false"}
@@ -65,10 +65,11 @@ def case_launch(ingot):
 
 
 def case_train(ingot):
-    """All roles in one process."""
+    """All roles in one process, with SGLang."""
     write_asking_config(ingot)
-    code, output = ingot.run("train", settings(ingot, "trained"))
+    code, output = ingot.run("train", settings(ingot, "trained", "sglang"))
     check(code == 0, f"exit code {code}: {output}")
+    check("not run against a real server" in output, f"the client's limits are not named: {output}")
     check_end(ingot, "trained")
 
 

@@ -46,7 +46,7 @@ absl::Status CheckArgs(const EngineCheckArgs& args) {
 // The server, and what it is compared with.
 struct Checked {
   base::Fd claim;
-  std::unique_ptr<engines::EngineApi> api = engines::NewVllmApi();
+  std::unique_ptr<engines::EngineApi> api;
   std::unique_ptr<engines::ServerControl> control;
   std::unique_ptr<engines::WeightReference> reference;
   std::unique_ptr<engines::ExchangeFolder> folder;  // null = the server's weights are not changed
@@ -61,6 +61,7 @@ absl::StatusOr<Checked> Prepare(const EngineCheckArgs& args) {
   if (!args.api_key_file.empty()) {
     INGOT_ASSIGN_OR_RETURN(key, base::ReadSecret(args.api_key_file));
   }
+  checked.api = args.engine == "sglang" ? engines::NewSglangApi() : engines::NewVllmApi();
   checked.control = std::make_unique<engines::ServerControl>(*checked.api, key);
   checked.control->set_url(args.url);
   // The check resumes the server, which a run may have paused to load weights.
@@ -77,7 +78,7 @@ absl::StatusOr<Checked> Prepare(const EngineCheckArgs& args) {
   return checked;
 }
 
-base::json::value JsonOf(const std::vector<engines::Finding>& findings) {
+base::json::value JsonOf(const std::vector<engines::Finding>& findings, const engines::EngineApi& api) {
   base::json::array list;
   for (const engines::Finding& finding : findings) {
     list.push_back(base::json::object{{"question", finding.question},
@@ -85,10 +86,14 @@ base::json::value JsonOf(const std::vector<engines::Finding>& findings) {
                                       {"text", finding.text},
                                       {"required", finding.required}});
   }
-  return base::json::object{{"usable", engines::CanSample(findings)}, {"findings", std::move(list)}};
+  return base::json::object{{"engine", api.name()},
+                            {"caveat", api.caveat()},
+                            {"usable", engines::CanSample(findings)},
+                            {"findings", std::move(list)}};
 }
 
-void PrintTable(const std::vector<engines::Finding>& findings, std::ostream& out) {
+void PrintTable(const std::vector<engines::Finding>& findings, const engines::EngineApi& api, std::ostream& out) {
+  if (!api.caveat().empty()) out << "Ingot's client for " << api.name() << " was " << api.caveat() << ".\n";
   for (const engines::Finding& finding : findings) {
     out << absl::StrFormat("%-12s %s: %s\n", WordOf(finding.verdict), finding.question, finding.text);
   }
@@ -121,9 +126,9 @@ int CheckEngineCommand(const EngineCheckArgs& args, std::ostream& out, std::ostr
     return 1;
   }
   if (args.json) {
-    out << base::PrintJson(JsonOf(*findings)) << "\n";
+    out << base::PrintJson(JsonOf(*findings, *checked->api)) << "\n";
   } else {
-    PrintTable(*findings, out);
+    PrintTable(*findings, *checked->api, out);
   }
   return engines::CanSample(*findings) ? 0 : 1;
 }

@@ -10,6 +10,7 @@ namespace ingot::app {
 
 struct EngineCheckArgs {
   std::string url;
+  std::string engine = "vllm";  // or "sglang"
   std::string model_dir;
   std::string write_dir;                                       // empty = the server's weights are not changed
   std::string exchange = engines::ExternalOptions().exchange;  // a run that uses it and this server ends the check

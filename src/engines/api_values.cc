@@ -1,0 +1,55 @@
+#include "engines/api_values.h"
+
+#include <limits>
+
+#include "base/fault.h"
+#include "base/printable.h"
+
+namespace ingot::engines {
+
+absl::Status Unsupported(const std::string& field, const std::string& why) { return base::FaultError({field, why}); }
+
+absl::Status Broken(std::string_view what) {
+  return absl::DataLossError(absl::StrCat("the server sent an invalid event: ", base::View(what)));
+}
+
+std::optional<int64_t> Integer(const base::json::value* field) {
+  if (field == nullptr) return std::nullopt;
+  if (field->is_int64()) return field->get_int64();
+  if (field->is_uint64() && field->get_uint64() <= std::numeric_limits<int64_t>::max()) {
+    return static_cast<int64_t>(field->get_uint64());
+  }
+  return std::nullopt;
+}
+
+std::optional<double> Number(const base::json::value* field) {
+  if (field == nullptr || !field->is_number()) return std::nullopt;
+  return field->to_number<double>();
+}
+
+absl::StatusOr<int32_t> ReadId(const base::json::value* field) {
+  const std::optional<int64_t> id = Integer(field);
+  if (!id.has_value() || *id < 0 || *id > std::numeric_limits<int32_t>::max())
+    return Broken("a token id is not a valid id");
+  return static_cast<int32_t>(*id);
+}
+
+bool Truncates(const v1::SamplingParams& sampling) {
+  return (sampling.top_p() > 0 && sampling.top_p() < 1) || sampling.top_k() > 0 || sampling.min_p() > 0;
+}
+
+bool ShapesLogits(const v1::SamplingParams& sampling) {
+  return sampling.frequency_penalty() != 0 || sampling.presence_penalty() != 0 ||
+         (sampling.repetition_penalty() != 0 && sampling.repetition_penalty() != 1) || sampling.logit_bias_size() > 0 ||
+         sampling.min_new_tokens() > 0 || sampling.has_grammar();
+}
+
+absl::Status CheckTextOnly(const v1::GenerateRequest& request) {
+  if (request.forced_ids_size() > 0) return Unsupported("forced_ids", "the server cannot force ids");
+  if (request.first_index() > 0) return Unsupported("first_index", "the server cannot continue a call");
+  if (request.placeholders_size() > 0) return Unsupported("placeholders", "Ingot sends the server only text");
+  if (request.record_routes()) return Unsupported("record_routes", "Ingot does not read the server's experts yet");
+  return absl::OkStatus();
+}
+
+}  // namespace ingot::engines

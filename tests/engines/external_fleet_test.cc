@@ -1,0 +1,204 @@
+// Fleets: requests through a round-robin load balancer, weights to each worker, and workers that join, die, or are wrong.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <deque>
+#include <optional>
+#include <thread>
+
+#include "engines/external_rig.h"
+
+namespace ingot::engines {
+namespace {
+
+using base::json::array;
+using base::json::object;
+using rollout::Collect;
+using namespace testing;  // NOLINT(google-build-using-namespace)
+
+class Fleets : public OnEachServer {};
+INSTANTIATE_TEST_SUITE_P(Servers, Fleets, kEachServer, KindName);
+
+std::string LabelOf(int64_t version) {
+  return VersionLabel(version, Seeded(version, static_cast<uint32_t>(SeedOf(version)))->checksum());
+}
+
+// An engine in front of two workers, of which the second may be down.
+struct Fleet {
+  explicit Fleet(ExternalOptions external = {}) {
+    first.emplace();
+    second.emplace();
+    urls = {first->url(), second->url()};
+    front = FakeServer::Front(urls);
+    external.workers = urls;
+    rig.emplace(external, Options(), front->url());
+  }
+  absl::Status Share(int64_t version) { return rig->Share(version, static_cast<uint32_t>(SeedOf(version))).status(); }
+  static bool Has(const FakeServer& worker, int64_t version) {
+    const auto state = worker.State();
+    return state.at("label") == LabelOf(version) && state.at("seed").to_number<uint64_t>() == SeedOf(version) &&
+           !state.at("paused").as_bool();
+  }
+  // Starts a worker at the address where it was before.
+  static void Restart(std::optional<FakeServer>& worker, const std::string& words = "") {
+    const int port = worker->port();
+    worker.emplace(port, words);
+    ASSERT_EQ(worker->port(), port);
+  }
+
+  std::optional<FakeServer> first, second;
+  std::vector<std::string> urls;
+  std::unique_ptr<FakeServer> front;
+  std::optional<Rig> rig;
+};
+
+// Asks for answers until it is stopped, each of at least the version that was live before it was asked for.
+class Load {
+ public:
+  explicit Load(ExternalEngine& engine) {
+    for (int i = 0; i < 4; ++i) threads_.emplace_back([this, &engine] { Run(engine); });
+  }
+  ~Load() { Stop(); }
+  void Stop() {
+    stopped_ = true;
+    for (std::thread& thread : threads_) {
+      if (thread.joinable()) thread.join();
+    }
+  }
+  int good() const { return good_; }
+  // Waits for more answers than there are now.
+  void AwaitMore(int more) {
+    const int now = good_;
+    EXPECT_TRUE(Await([&] { return good_ >= now + more; }));
+  }
+
+ private:
+  void Run(ExternalEngine& engine) {
+    while (!stopped_) {
+      const int64_t least = std::max<int64_t>(*engine.LiveVersion(), 0);
+      v1::GenerateRequest ask = Ask(12);
+      ask.set_min_version(least);
+      Collect answer;
+      const auto request = engine.Generate(ask, answer.OnChunk());
+      const absl::Status end = answer.Wait();
+      if (!end.ok()) {
+        EXPECT_TRUE(absl::IsUnavailable(end)) << end;
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        continue;
+      }
+      CheckAnswer(answer, 3, SeedOf);
+      for (const v1::VersionRun& run : answer.last.answer_versions()) EXPECT_GE(run.version(), least);
+      ++good_;
+    }
+  }
+
+  std::atomic<bool> stopped_{false};
+  std::atomic<int> good_{0};
+  std::vector<std::thread> threads_;
+};
+
+TEST_P(Fleets, EachWorkerHasTheVersionsAndServesRequests) {
+  Fleet fleet;
+  ASSERT_EQ(fleet.Share(1), absl::OkStatus());
+  ASSERT_TRUE(Await([&] { return fleet.Has(*fleet.first, 1) && fleet.Has(*fleet.second, 1); }));
+  const int64_t before = fleet.first->State("count"), other = fleet.second->State("count");
+  std::deque<Collect> answers(8);
+  std::vector<std::unique_ptr<rollout::Client::Request>> requests;
+  for (Collect& answer : answers) requests.push_back(fleet.rig->engine->Generate(Ask(20), answer.OnChunk()));
+  for (Collect& answer : answers) {
+    ASSERT_EQ(answer.Wait(), absl::OkStatus());
+    CheckAnswer(answer, 3, SeedOf);
+  }
+  EXPECT_GE(fleet.first->State("count"), before + 3);
+  EXPECT_GE(fleet.second->State("count"), other + 3);
+  ASSERT_EQ(fleet.Share(2), absl::OkStatus());
+  EXPECT_TRUE(fleet.Has(*fleet.first, 2));
+  EXPECT_TRUE(fleet.Has(*fleet.second, 2));
+}
+
+TEST_P(Fleets, OneJoinsAndOneDiesUnderLoad) {
+  Fleet fleet;
+  fleet.second->Kill();
+  ASSERT_EQ(fleet.Share(1), absl::OkStatus());
+  int64_t version = 1;
+  {
+    Load load(*fleet.rig->engine);
+    load.AwaitMore(4);
+    fleet.Restart(fleet.second);  // with the weights "default"
+    ASSERT_EQ(fleet.Share(++version), absl::OkStatus());
+    ASSERT_TRUE(Await([&] { return fleet.Has(*fleet.second, version); })) << "it joins";
+    load.AwaitMore(8);
+    EXPECT_GT(fleet.second->State("count"), 0);
+    fleet.first->Kill();
+    ASSERT_EQ(fleet.Share(++version), absl::OkStatus());
+    load.AwaitMore(8);
+    fleet.Restart(fleet.first);
+    ASSERT_TRUE(Await([&] { return fleet.Has(*fleet.first, version); })) << "it joins again";
+    ASSERT_EQ(fleet.Share(++version), absl::OkStatus());
+    EXPECT_TRUE(fleet.Has(*fleet.first, version));
+    EXPECT_TRUE(fleet.Has(*fleet.second, version));
+    load.AwaitMore(4);
+  }
+  EXPECT_EQ(fleet.rig->engine->fault(), absl::OkStatus());
+}
+
+TEST_P(Fleets, AWorkerThatKeepsOldWeightsIsLeftOut) {
+  Fleet fleet;
+  fleet.second->Kill();
+  ASSERT_EQ(fleet.Share(1), absl::OkStatus());
+  fleet.Restart(fleet.second, R"(--faults {"keep":"tensor","keep_loads":1000000})");
+  Load load(*fleet.rig->engine);
+  ASSERT_TRUE(Await([&] { return fleet.second->State("count") > 4; })) << "requests reach it";
+  ASSERT_EQ(fleet.Share(2), absl::OkStatus()) << "the other one continues";
+  load.AwaitMore(4);
+  EXPECT_FALSE(fleet.Has(*fleet.second, 2));
+  fleet.second->Post("/fake/faults", object{{"keep_loads", 0}});
+  EXPECT_TRUE(Await([&] { return fleet.Has(*fleet.second, 2); })) << "it joins once it is mended";
+}
+
+TEST_P(Fleets, AWorkerThatSomeoneElseChangedJoinsAgain) {
+  Fleet fleet;
+  ASSERT_EQ(fleet.Share(1), absl::OkStatus());
+  ASSERT_TRUE(Await([&] { return fleet.Has(*fleet.first, 1) && fleet.Has(*fleet.second, 1); }));
+  Load load(*fleet.rig->engine);
+  fleet.second->Post("/fake/label", object{{"label", "someone-else"}});
+  ASSERT_TRUE(Await([&] { return fleet.Has(*fleet.second, 1); }));
+  EXPECT_EQ(*fleet.rig->engine->LiveVersion(), 1);
+  load.AwaitMore(4);
+}
+
+TEST_P(Fleets, AllAreGoneAndComeBack) {
+  Fleet fleet;
+  ASSERT_EQ(fleet.Share(1), absl::OkStatus());
+  fleet.first->Kill();
+  fleet.second->Kill();
+  ASSERT_TRUE(Await([&] { return *fleet.rig->engine->LiveVersion() == -1; }));
+  fleet.Restart(fleet.first);
+  ASSERT_TRUE(Await([&] { return *fleet.rig->engine->LiveVersion() == 1; }));
+  Collect answer;
+  const auto request = fleet.rig->engine->Generate(Ask(5), answer.OnChunk());
+  ASSERT_EQ(answer.Wait(), absl::OkStatus());
+  CheckAnswer(answer, 3, SeedOf);
+}
+
+TEST_P(Fleets, AbortsAtTheWorkerThatHasTheRequest) {
+  Fleet fleet;
+  ASSERT_EQ(fleet.Share(1), absl::OkStatus());
+  ASSERT_TRUE(Await([&] { return fleet.Has(*fleet.first, 1) && fleet.Has(*fleet.second, 1); }));
+  for (const auto* worker : {&*fleet.first, &*fleet.second}) {
+    worker->Fault("slow_ms", 2);
+    worker->Post("/fake/script", object{{"ids", array{0, 1, 2, 3, 4, 5}}});
+  }
+  const int64_t before = fleet.first->State("aborted") + fleet.second->State("aborted");
+  v1::GenerateRequest ask = Ask(150);
+  ask.mutable_sampling()->add_stop("fab");
+  Collect answer;
+  const auto request = fleet.rig->engine->Generate(ask, answer.OnChunk());
+  ASSERT_EQ(answer.Wait(), absl::OkStatus());
+  EXPECT_EQ(answer.last.stop_string(), "fab");
+  EXPECT_EQ(fleet.first->State("aborted") + fleet.second->State("aborted"), before + 1);
+}
+
+}  // namespace
+}  // namespace ingot::engines
