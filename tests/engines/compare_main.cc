@@ -223,9 +223,9 @@ int Main(int argc, char** argv) {
   const std::string mode = argc > 3 ? argv[3] : "";
   const bool tied = mode == "tied", adapters = mode == "adapters";
   app::LoadedConfig loaded = Need(
-      app::LoadRunConfig("configs/smoke.yaml", {"rollout.engine=vllm", "rollout.external.swap=recompute", "device=cpu",
-                                                adapters ? "trainer.lora.rank=8" : "trainer.lora.rank=0",
-                                                "rollout.max_retained_versions=4"}),
+      app::LoadRunConfig("configs/smoke.yaml",
+                         {"rollout.engine=vllm", "rollout.external.swap=recompute", "device=cpu",
+                          adapters ? "trainer.lora.rank=8" : "trainer.lora.rank=0", "rollout.max_retained_versions=4"}),
       "configuration");
   app::RunConfig& config = *loaded.config;
   config.external.command = CommandOf(config.engine, config.external);

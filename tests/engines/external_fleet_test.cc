@@ -37,8 +37,8 @@ struct Fleet {
   absl::Status Share(int64_t version) { return rig->Share(version, static_cast<uint32_t>(SeedOf(version))).status(); }
   static bool Has(const FakeServer& worker, int64_t version) {
     const auto state = worker.State();
-    return state.at("label") == LabelOf(version) && state.at("seed").to_number<uint64_t>() == SeedOf(version) &&
-           !state.at("paused").as_bool();
+    return state.at("label").as_string() == std::string_view(LabelOf(version)) &&
+           state.at("seed").to_number<uint64_t>() == SeedOf(version) && !state.at("paused").as_bool();
   }
   // Starts a worker at the address where it was before.
   static void Restart(std::optional<FakeServer>& worker, const std::string& words = "") {

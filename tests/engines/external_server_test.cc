@@ -19,6 +19,12 @@ using namespace testing;  // NOLINT(google-build-using-namespace)
 class ExternalServer : public OnEachServer {};
 INSTANTIATE_TEST_SUITE_P(Servers, ExternalServer, kEachServer, KindName);
 
+ExternalOptions Started() {
+  ExternalOptions external;
+  external.command = {"python3", FakeProgram(), "--dialect", Dialect(), "--port", "${port}", "--model", "${model}"};
+  return external;
+}
+
 TEST_P(ExternalServer, LoadsItsWeightsAgainIfSomeoneElseChangesThem) {
   Served served;
   served.server.Fault("slow_ms", 2);
@@ -178,12 +184,6 @@ TEST_P(ExternalServer, IsSetAsideUntilItsServerIsRestarted) {
   const auto next = served.rig.engine->Generate(Ask(5), again.OnChunk());
   ASSERT_EQ(again.Wait(), absl::OkStatus());
   CheckAnswer(again, 3, SeedOf);
-}
-
-ExternalOptions Started() {
-  ExternalOptions external;
-  external.command = {"python3", FakeProgram(), "--dialect", Dialect(), "--port", "${port}", "--model", "${model}"};
-  return external;
 }
 
 TEST_P(ExternalServer, StartsAServerAndRestoresItsWeightsAfterItDies) {
