@@ -1,6 +1,7 @@
 #include "engines/api_values.h"
 
 #include <limits>
+#include <utility>
 
 #include "base/fault.h"
 #include "base/printable.h"
@@ -42,6 +43,29 @@ bool ShapesLogits(const v1::SamplingParams& sampling) {
   return sampling.frequency_penalty() != 0 || sampling.presence_penalty() != 0 ||
          (sampling.repetition_penalty() != 0 && sampling.repetition_penalty() != 1) || sampling.logit_bias_size() > 0 ||
          sampling.min_new_tokens() > 0 || sampling.has_grammar();
+}
+
+void AddPenalties(const v1::SamplingParams& sampling, base::json::object& params) {
+  if (sampling.frequency_penalty() != 0) params["frequency_penalty"] = sampling.frequency_penalty();
+  if (sampling.presence_penalty() != 0) params["presence_penalty"] = sampling.presence_penalty();
+  if (sampling.repetition_penalty() != 0) params["repetition_penalty"] = sampling.repetition_penalty();
+  if (sampling.logit_bias_size() == 0) return;
+  base::json::object bias;
+  for (const auto& [id, added] : sampling.logit_bias()) bias[absl::StrCat(id)] = added;
+  params["logit_bias"] = std::move(bias);
+}
+
+absl::Status ReadSpans(const base::json::value* spans, AnswerEvent& event) {
+  if (spans == nullptr || !spans->is_array()) return absl::OkStatus();
+  for (const base::json::value& span : spans->get_array()) {
+    const base::json::value* label = base::Find(span, "version");
+    const std::optional<int64_t> begin = Integer(base::Find(span, "start")), end = Integer(base::Find(span, "end"));
+    if (label == nullptr || !label->is_string() || !begin.has_value() || !end.has_value()) {
+      return Broken("weight_versions");
+    }
+    event.spans.push_back({std::string(label->get_string()), *begin, *end});
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckTextOnly(const v1::GenerateRequest& request) {

@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "engines/engine_api.h"
 #include "proto/rollout.pb.h"
 
 namespace ingot::engines {
@@ -28,6 +29,11 @@ absl::StatusOr<int32_t> ReadId(const base::json::value* field);
 bool Truncates(const v1::SamplingParams& sampling);
 // Returns whether the parameters change logits, other than by the temperature.
 bool ShapesLogits(const v1::SamplingParams& sampling);
+
+// Adds the parameters that both servers spell alike: penalties and biases.
+void AddPenalties(const v1::SamplingParams& sampling, base::json::object& params);
+// Reads a list of {"version", "start", "end"} into event.spans; null = none.
+absl::Status ReadSpans(const base::json::value* spans, AnswerEvent& event);
 
 // Returns INVALID_ARGUMENT, naming the part, if the request has a part that only Ingot's own engine supports.
 absl::Status CheckTextOnly(const v1::GenerateRequest& request);

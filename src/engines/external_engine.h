@@ -122,6 +122,8 @@ class ExternalEngine final : public rollout::ServedEngine, public EngineGuard {
   pid_t server_pid() const { return server_pid_; }
 
  private:
+  static constexpr int kMissedChecks = 3;  // in a row, until a server counts as gone
+
   class Handle;
   // Lets a request's handle reach the engine. May outlive the engine.
   struct Link {

@@ -4,14 +4,9 @@
 #include "engines/external_engine.h"
 
 namespace ingot::engines {
-namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-constexpr int kMissedChecks = 3;  // in a row, until a worker counts as gone
-
-}  // namespace
 
 void ExternalEngine::WatchWorker(Worker& worker) {
   if (const absl::Status healthy = worker.control.Health(); !healthy.ok()) {

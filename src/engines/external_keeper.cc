@@ -13,7 +13,6 @@ namespace {
 using std::chrono::nanoseconds;
 using std::chrono::seconds;
 
-constexpr int kMissedChecks = 3;  // in a row, until the server counts as gone
 constexpr int kFailedStarts = 5;  // in a row, until the engine gives up
 
 }  // namespace

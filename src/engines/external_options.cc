@@ -72,14 +72,15 @@ void Bind(base::Schema& schema, ExternalOptions& o) {
       "and weights to each worker. A worker that is down or new gets the newest weights when it responds; empty: "
       "`url` is a server");
   schema.Field("api_key_file", &o.api_key_file, "file with the server's API key; empty: no key is sent");
-  schema.Field("command", &o.command,
-               "program and arguments that start the server if `url` is empty, optionally preceded by environment "
-               "variables as NAME=VALUE; empty: the engine's own (docs/guide/engines.md). ${model} is a model folder, "
-               "${port} a free port, ${context} the context length, ${dtype} the weights' type, ${max_running} "
-               "rollout.max_running + 1, because verification needs one, ${gpu} the first GPU that no trainer rank or earlier "
-               "engine of this machine uses, ${tokenizer} the flags that name the model's "
-               "tokenizer, which grammars need, or turn it off, and ${adapters} the flags for adapters if "
-               "trainer.lora.rank is set, and otherwise nothing");
+  schema.Field(
+      "command", &o.command,
+      "program and arguments that start the server if `url` is empty, optionally preceded by environment "
+      "variables as NAME=VALUE; empty: the engine's own (docs/guide/engines.md). ${model} is a model folder, "
+      "${port} a free port, ${context} the context length, ${dtype} the weights' type, ${max_running} "
+      "rollout.max_running + 1, because verification needs one, ${gpu} the first GPU that no trainer rank or earlier "
+      "engine of this machine uses, ${tokenizer} the flags that name the model's "
+      "tokenizer, which grammars need, or turn it off, and ${adapters} the flags for adapters if "
+      "trainer.lora.rank is set, and otherwise nothing");
   schema.Field("exchange", &o.exchange,
                "folder on this machine through which the server receives weights; a folder in memory is fastest");
   schema.Choice("swap", &o.swap, {"keep", "recompute", "drain", "abort"},

@@ -64,20 +64,6 @@ absl::Status ReadLogprobs(const value& meta, AnswerEvent& event) {
   return absl::OkStatus();
 }
 
-absl::Status ReadSpans(const value& meta, AnswerEvent& event) {
-  const array* spans = ArrayAt(meta, "weight_versions");
-  if (spans == nullptr) return absl::OkStatus();
-  for (const value& span : *spans) {
-    const value* label = base::Find(span, "version");
-    const std::optional<int64_t> begin = Integer(base::Find(span, "start")), end = Integer(base::Find(span, "end"));
-    if (label == nullptr || !label->is_string() || !begin.has_value() || !end.has_value()) {
-      return Broken("weight_versions");
-    }
-    event.spans.push_back({std::string(label->get_string()), *begin, *end});
-  }
-  return absl::OkStatus();
-}
-
 ServerFinish FinishOf(const value* reason) {
   if (reason == nullptr || reason->is_null()) return ServerFinish::kNone;
   const value* type = base::Find(*reason, "type");
@@ -112,15 +98,8 @@ absl::Status CheckSupported(const v1::GenerateRequest& request, const GenerateCo
 }
 
 absl::Status AddShaping(const v1::SamplingParams& sampling, object& params) {
-  if (sampling.frequency_penalty() != 0) params["frequency_penalty"] = sampling.frequency_penalty();
-  if (sampling.presence_penalty() != 0) params["presence_penalty"] = sampling.presence_penalty();
-  if (sampling.repetition_penalty() != 0) params["repetition_penalty"] = sampling.repetition_penalty();
+  AddPenalties(sampling, params);
   if (sampling.min_new_tokens() > 0) params["min_new_tokens"] = sampling.min_new_tokens();
-  if (sampling.logit_bias_size() > 0) {
-    object bias;
-    for (const auto& [id, added] : sampling.logit_bias()) bias[absl::StrCat(id)] = added;
-    params["logit_bias"] = std::move(bias);
-  }
   if (!sampling.has_grammar()) return absl::OkStatus();
   INGOT_ASSIGN_OR_RETURN(const object tag, StructuralTagOf(sampling.grammar()));
   params["structural_tag"] = base::PrintJson(tag);
@@ -348,7 +327,7 @@ class SglangApi final : public EngineApi {
     }
     const value* reason = base::Find(*meta, "finish_reason");
     event.finish = FinishOf(reason);
-    INGOT_RETURN_IF_ERROR(ReadSpans(*meta, event));
+    INGOT_RETURN_IF_ERROR(ReadSpans(base::Find(*meta, "weight_versions"), event));
     if (event.finish == ServerFinish::kAborted) {
       // A request that was refused after its head was sent, such as a prompt that is too long, has a status. The event
       // may repeat an id.

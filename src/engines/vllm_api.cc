@@ -63,20 +63,6 @@ absl::Status ReadLogprobs(const value& choice, AnswerEvent& event) {
   return absl::OkStatus();
 }
 
-absl::Status ReadSpans(const value& choice, AnswerEvent& event) {
-  const value* spans = base::Find(choice, "weight_versions");
-  if (spans == nullptr || !spans->is_array()) return absl::OkStatus();
-  for (const value& span : spans->get_array()) {
-    const value* label = base::Find(span, "version");
-    const std::optional<int64_t> begin = Integer(base::Find(span, "start")), end = Integer(base::Find(span, "end"));
-    if (label == nullptr || !label->is_string() || !begin.has_value() || !end.has_value()) {
-      return Broken("weight_versions");
-    }
-    event.spans.push_back({std::string(label->get_string()), *begin, *end});
-  }
-  return absl::OkStatus();
-}
-
 ServerFinish FinishOf(const value* reason) {
   if (reason == nullptr || reason->is_null()) return ServerFinish::kNone;
   if (!reason->is_string()) return ServerFinish::kFailed;
@@ -114,15 +100,8 @@ absl::Status CheckSupported(const v1::GenerateRequest& request, const GenerateCo
 }
 
 absl::Status AddShaping(const v1::SamplingParams& sampling, object& params) {
-  if (sampling.frequency_penalty() != 0) params["frequency_penalty"] = sampling.frequency_penalty();
-  if (sampling.presence_penalty() != 0) params["presence_penalty"] = sampling.presence_penalty();
-  if (sampling.repetition_penalty() != 0) params["repetition_penalty"] = sampling.repetition_penalty();
+  AddPenalties(sampling, params);
   if (sampling.min_new_tokens() > 0) params["min_tokens"] = sampling.min_new_tokens();
-  if (sampling.logit_bias_size() > 0) {
-    object bias;
-    for (const auto& [id, added] : sampling.logit_bias()) bias[absl::StrCat(id)] = added;
-    params["logit_bias"] = std::move(bias);
-  }
   if (!sampling.has_grammar()) return absl::OkStatus();
   INGOT_ASSIGN_OR_RETURN(const object tag, StructuralTagOf(sampling.grammar()));
   params["structured_outputs"] = object{{"structural_tag", base::PrintJson(tag)}};
@@ -340,7 +319,7 @@ class VllmApi final : public EngineApi {
     }
     event.finish = FinishOf(base::Find(choice, "finish_reason"));
     INGOT_RETURN_IF_ERROR(ReadLogprobs(choice, event));
-    return ReadSpans(choice, event);
+    return ReadSpans(base::Find(choice, "weight_versions"), event);
   }
 };
 
