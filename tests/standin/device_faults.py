@@ -169,4 +169,5 @@ def main():
         print(f"{name}: passed", flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -171,6 +171,7 @@ absl::StatusOr<DeviceChoice> OpenDevice(const std::string& configured, const std
                                      "; use device=cpu, or device=auto to use the CPU if there is no CUDA"));
   }
   cpu.fell_back = true;
+  cpu.warns = !absl::IsUnimplemented(cuda.status());  // a build without CUDA is no news
   cpu.description = std::string(cuda.status().message());
   return cpu;
 }
@@ -182,8 +183,9 @@ absl::StatusOr<DeviceChoice> OpenDevice(const std::string& configured, int place
 
 std::unique_ptr<DeviceWatch> ReportDevice(const DeviceChoice& choice, base::Metrics& metrics) {
   const char* why = choice.fell_back ? "auto: " : "";
-  INGOT_LOG(info, "device {}{}{}{}", why, choice.torch_name, choice.description.empty() ? "" : ", ",
-            choice.description);
+  const std::string shown =
+      absl::StrCat("device ", why, choice.torch_name, choice.description.empty() ? "" : ", ", choice.description);
+  choice.warns ? INGOT_LOG(warn, "{}", shown) : INGOT_LOG(info, "{}", shown);
   metrics.GetGauge("device/fallback", "1 if device auto chose the CPU because CUDA is missing").Set(choice.fell_back);
   const DeviceWatch::ReadMemory read = choice.library == nullptr ? nullptr : ReadMemoryOf(choice.library);
   if (choice.torch_name == "cpu" || read == nullptr) return nullptr;

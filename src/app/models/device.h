@@ -19,6 +19,7 @@ struct DeviceChoice {
   std::string torch_name = "cpu";   // "cpu" or "cuda:N", where CUDA_VISIBLE_DEVICES determines which GPU N is
   std::string description;          // for display: the GPU's name and memory, or the reason for using the CPU
   bool fell_back = false;           // true = configured as `auto`, but CUDA is not usable
+  bool warns = false;               // true = fell back although the device library is installed
   int devices = 0;                  // number of CUDA devices on this machine
   void* library = nullptr;          // handle of libingot_cuda.so from dlopen; null = not opened
   std::vector<GpuUser> users = {};  // other processes on this device, if NVML knows them
@@ -35,7 +36,7 @@ absl::StatusOr<DeviceChoice> OpenDevice(const std::string& configured, const std
 // Same as above, but reads `library` from the environment variable INGOT_CUDA_LIBRARY.
 absl::StatusOr<DeviceChoice> OpenDevice(const std::string& configured, int place = 0);
 
-// Logs the choice. Sets the gauge device/fallback to 1 if `auto` fell back to the CPU, and to 0 otherwise. On a GPU,
+// Logs the choice, as a warning if it warns. Sets the gauge device/fallback to 1 if `auto` fell back to the CPU, and to 0 otherwise. On a GPU,
 // returns the owner of its gauges, which must be destroyed before `metrics`; null = the CPU.
 [[nodiscard]] std::unique_ptr<DeviceWatch> ReportDevice(const DeviceChoice& choice, base::Metrics& metrics);
 

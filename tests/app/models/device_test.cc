@@ -90,6 +90,7 @@ TEST(OpenDevice, AutoFallsBackWhereCudaFailsAndSaysWhy) {
   ASSERT_TRUE(choice.ok()) << choice.status();
   EXPECT_EQ(choice->torch_name, "cpu");
   EXPECT_TRUE(choice->fell_back);
+  EXPECT_TRUE(choice->warns) << "its user has a GPU and expects to use it";
   EXPECT_TRUE(Has(choice->description, "sm_70")) << choice->description;
   const absl::Status asked = OpenDevice("cuda", INGOT_FAKE_CUDA).status();
   EXPECT_EQ(asked.code(), absl::StatusCode::kUnavailable);
@@ -113,7 +114,9 @@ TEST(OpenDevice, SaysThatThereIsNoLibrary) {
   EXPECT_TRUE(Has(gone.ToString(), "/nowhere/libingot_cuda.so")) << gone;
   // A file that is no library, and a library of another program.
   EXPECT_TRUE(Has(OpenDevice("cuda", "/proc/self/cmdline").status().ToString(), "cannot open")) << none;
-  EXPECT_TRUE(OpenDevice("auto", "/nowhere/libingot_cuda.so")->fell_back);
+  const auto fallback = OpenDevice("auto", "/nowhere/libingot_cuda.so");
+  EXPECT_TRUE(fallback->fell_back);
+  EXPECT_FALSE(fallback->warns);
 }
 
 TEST(ReportDevice, ShowsAFallbackInTheMetrics) {
