@@ -44,6 +44,7 @@ struct Machine {
   Options options;
   std::vector<Report> reports;
   Counters counters;
+  std::map<std::string, uint64_t> global_bytes;  // by kernel
 
   explicit Machine(const std::string& ptx) : module(Module::Load(ptx, memory)) {}
 
@@ -56,6 +57,7 @@ struct Machine {
     const Outcome outcome =
         module->Run(*kernel, {grid, {cuda::kThreads, 1, 1}, 0}, std::as_bytes(std::span(&args, 1)), options);
     reports.insert(reports.end(), outcome.reports.begin(), outcome.reports.end());
+    global_bytes[name] += outcome.counters.global_bytes;
     counters.instructions += outcome.counters.instructions;
     counters.wavefronts += outcome.counters.wavefronts;
     counters.ideal_wavefronts += outcome.counters.ideal_wavefronts;
@@ -199,6 +201,16 @@ TYPED_TEST(PtxAttention, EqualsFibersToTheBitButForFunctionsOfFp64) {
     EXPECT_TRUE(machine.grad_k == fibers.grad_k);
     EXPECT_TRUE(machine.grad_v == fibers.grad_v);
   }
+}
+
+// The least that scripts/kernel_work.py counts by hand: a row and head of two arrays of bf16, and a sum of fp32.
+TEST(PtxAttentionBytes, DeltaKernelReadsAndWritesEachNumberOnce) {
+  if (FindNvcc().empty()) GTEST_SKIP() << "no CUDA compiler: scripts/setup.sh installs it";
+  Machine m(AttentionPtx(true));
+  const Stream<BFloat16> s = Tree<BFloat16>(3, {4, 2, 128, 0.1}, 50, false);
+  OnMachine(m, s);
+  ExpectNoReport(m);
+  EXPECT_EQ(m.global_bytes.at(Mangled<BFloat16>("DeltaKernel", "BackwardArgs")), 50u * 4 * (2 * 2 * 128 + 4));
 }
 
 // Where the barriers of a kernel stand in the text.

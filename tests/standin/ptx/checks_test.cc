@@ -172,6 +172,23 @@ TEST(PtxChecks, EndAnEndlessBlock) {
   EXPECT_EQ(Kinds(outcome), "endless");
 }
 
+// Zeros over a copy of the same lane, and then a read: in no order, unless copies that read nothing land at once.
+TEST(PtxChecks, CopiesThatReadNothingLandAtOnceOnRequest) {
+  const std::string body =
+      "cp.async.ca.shared.global [%r1], [%rd5], 4, 0;\ncp.async.commit_group;\nst.shared.u32 [%r1], %r0;\n"
+      "ld.shared.u32 %r4, [%r1];\n";
+  Options options;
+  EXPECT_EQ(Kinds(RunBody(body, kTwoWarps, options)), "not arrived");
+  options.empty_copies_land = true;
+  EXPECT_EQ(Kinds(RunBody(body, kTwoWarps, options)), "");
+  // They are writes: another warp needs a barrier.
+  const std::string other = "cp.async.ca.shared.global [%r1], [%rd5], 4, 0;\nld.shared.u32 %r4, [%r2];\n";
+  EXPECT_EQ(RunBody(other, kTwoWarps, options).reports.at(0).kind, "race");
+  EXPECT_EQ(
+      Kinds(RunBody("cp.async.ca.shared.global [%r1], [%rd5], 4;\nld.shared.u32 %r4, [%r1];\n", kTwoWarps, options)),
+      "not arrived");
+}
+
 TEST(PtxChecks, AreOffWithoutTheOption) {
   Options options;
   options.check_races = false;

@@ -179,6 +179,37 @@ void SetValue(Warp& w, const Instruction& in, uint32_t lanes) {
   ForLanes(lanes, [&](int lane) { to[lane] = (bits >> lane & 1) == 0 ? 0 : in.flag ? 0x3f800000 : kAllLanes; });
 }
 
+// set of halves, one or two in a register (in.size), to 1.0 and 0.0 of their format (in.target has the bits of 1.0).
+void SetHalves(Warp& w, const Instruction& in, uint32_t lanes) {
+  const auto compare = reinterpret_cast<Compare>(in.immediate);
+  const uint16_t *a = w.In<uint16_t>(in.a), *b = w.In<uint16_t>(in.b);
+  uint16_t* const to = w.Out<uint16_t>(in.d);
+  for (int half = 0; half < in.size; ++half) {
+    uint16_t x[kLanes], y[kLanes];
+    for (int lane = 0; lane < kLanes; ++lane) {
+      x[lane] = a[lane * in.size + half];
+      y[lane] = b[lane * in.size + half];
+    }
+    const uint32_t bits = compare(x, y);
+    const auto one = static_cast<uint16_t>(in.target);
+    ForLanes(lanes, [&](int lane) { to[lane * in.size + half] = (bits >> lane & 1) != 0 ? one : uint16_t{0}; });
+  }
+}
+
+bool DecodeSetHalves(Decoder& d, const Statement& s, Instruction& in, Type type) {
+  const bool half = type == Type::kF16 || type == Type::kF16x2;
+  for (const Row& row : kRows) {
+    if (row.name != s.words.at(1) || row.floats == nullptr) continue;
+    in.immediate = reinterpret_cast<intptr_t>(row.floats(half ? Type::kF16 : Type::kBF16, false));
+    in.size = static_cast<uint8_t>(SizeOf(type) / 2);
+    in.target = half ? 0x3c00 : 0x3f80;
+    in.execute = SetHalves;
+    d.Fill(s, in, type, 2);
+    return true;
+  }
+  d.Fail("this comparison is not built");
+}
+
 // Finds the comparison by the opcode's second word. The type is its last one.
 void FindCompare(Decoder& d, const Statement& s, Instruction& in) {
   const Type type = LastType(d, s);
@@ -216,8 +247,12 @@ bool DecodeSetPredicate(Decoder& d, const Statement& s, Instruction& in) {
 
 bool DecodeSet(Decoder& d, const Statement& s, Instruction& in) {
   if (s.operands.size() != 3 || s.words.size() < 4) d.Fail("this form is not built");
-  FindCompare(d, s, in);
   const auto type = ParseType(s.words[s.words.size() - 2]);
+  const Type from = LastType(d, s);
+  if (type == from && IsFloat(from) && SizeOf(from) <= 4 && from != Type::kF32 && from != Type::kTF32) {
+    return DecodeSetHalves(d, s, in, from);
+  }
+  FindCompare(d, s, in);
   if (!type || SizeOf(*type) != 4) d.Fail("this form is not built");
   in.flag = *type == Type::kF32;
   in.d = d.Out(s.operands[0], *type);

@@ -27,6 +27,12 @@ uint32_t SourceBytes(const Warp& w, const Instruction& in, int lane) {
   return std::min<uint32_t>(w.In<uint32_t>(in.list[0])[lane], in.size);
 }
 
+// Copies of `lanes` that read nothing write their zeros as a store does.
+void WriteZeros(Warp& w, const Instruction& in, uint32_t lanes, Places& to) {
+  lanes = Locate(w, {AccessKind::kWrite, Space::kShared, in.size, false, false}, lanes, to);
+  ForLanes(lanes, [&](int lane) { std::memset(to.at[lane], 0, in.size); });
+}
+
 // in.a and in.immediate are the target; in.b and in.c.offset the source.
 void Issue(Warp& w, const Instruction& in, uint32_t lanes) {
   Places to, from;
@@ -35,6 +41,10 @@ void Issue(Warp& w, const Instruction& in, uint32_t lanes) {
   uint32_t reads = 0;
   for (int i = 0; i < kLanes; ++i) from.addresses[i] = source[i] + in.c.offset;
   ForLanes(lanes, [&](int lane) { reads |= static_cast<uint32_t>(SourceBytes(w, in, lane) != 0) << lane; });
+  if (w.block().launch().options.empty_copies_land && (lanes & ~reads) != 0) {
+    WriteZeros(w, in, lanes & ~reads, to);
+    lanes &= reads;
+  }
   lanes = Locate(w, {AccessKind::kCopy, Space::kShared, in.size, false, false}, lanes, to);
   reads = Locate(w, {AccessKind::kRead, Space::kGlobal, in.size, false, false}, reads & lanes, from);
   ForLanes(lanes, [&](int lane) {

@@ -233,6 +233,13 @@ std::vector<Row> BitRows() {
       {"setp.gt.and.u32 P0, A4, B4, !P2", 'p', [](V a, V b, V) { return B(U(a) > U(b) && !(b & 1)); }},
       {"setp.le.xor.s32 P3|P0, A4, B4, P1", 'p', [](V a, V b, V) { return B((S(a) > S(b)) != ((a & 1) == 1)); }},
       {"set.eq.u32.s32 D4, A4, A4", '4', [](V, V, V) { return V{0xffffffff}; }},
+      {"set.le.f16x2.f16x2 D4, A4, B4", '4',
+       [](V a, V b, V) {
+         const auto one = [](V x, V y) { return H(x) <= H(y) ? V{0x3c00} : V{0}; };
+         return one(a >> 16 & 0xffff, b >> 16 & 0xffff) << 16 | one(a & 0xffff, b & 0xffff);
+       }},
+      {"set.gtu.bf16.bf16 D2, A2, B2", '2',
+       [](V a, V b, V) { return Bf(a & 0xffff) <= Bf(b & 0xffff) ? V{0} : V{0x3f80}; }},
       {"@P1 mov.b32 X4, B4;\nmov.b32 D4, X4", '4', [](V a, V b, V) { return a & 1 ? V{U(b)} : V{0}; }},
   };
 }

@@ -54,6 +54,8 @@ enum class SumOrder { kAscending, kTensorCore };
 struct Options {
   uint64_t seed = 0;  // of the order in which warps run
   Arrival arrival = Arrival::kLate;
+  bool empty_copies_land =
+      false;  // a `cp.async` that reads nothing writes its zeros at once: no memory is read for it, and CUTLASS counts on it
   SumOrder sum = SumOrder::kAscending;
   bool check_races = true;   // races in shared memory, copies that have not arrived, output that two blocks write
   bool count_memory = true;  // wavefronts, global bytes and sectors of the counters

@@ -165,10 +165,46 @@ void AddParts(Decoder& d, const OperandSyntax& o, size_t count, bool out, std::v
   }
 }
 
+// m8n8k4 of fp64: a[8][4] and b[4][8] have an element in each lane, c and d two. Row and depth of a: lane / 4 and lane % 4; depth and column of
+// b: lane % 4 and lane / 4; row and first column of c: lane / 4 and lane % 4 * 2. A chain of fused multiplications over the depth.
+void MultiplyDoubles(Warp& w, const Instruction& in, uint32_t lanes) {
+  if (!CheckWarp(w, lanes)) return;
+  const double *a = w.In<double>(in.a), *b = w.In<double>(in.b);
+  double result[2][kLanes];
+  for (int i = 0; i < 2; ++i) {
+    const double* const c = w.In<double>(in.list[2 + i]);
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const int row = lane / 4, column = lane % 4 * 2 + i;
+      double sum = c[lane];
+      for (int k = 0; k < 4; ++k) sum = std::fma(a[row * 4 + k], b[column * 4 + k], sum);
+      result[i][lane] = sum;
+    }
+  }
+  for (int i = 0; i < 2; ++i) std::memcpy(w.Out<double>(in.list[i]), result[i], sizeof(result[i]));
+}
+
+bool DecodeDoubles(Decoder& d, const Statement& s, Instruction& in) {
+  std::vector<WideSlot> list;
+  const auto part = [&](size_t operand, size_t i) -> const OperandSyntax& {
+    return s.operands.at(operand).parts.at(i);
+  };
+  for (const size_t i : {0, 1}) list.push_back(d.OutWide(part(0, i), Type::kF64));
+  for (const size_t i : {0, 1}) list.push_back(d.InWide(part(3, i), Type::kF64));
+  for (const WideSlot& slot : list) {
+    if (slot.bytes != 8) d.Fail("a register of a fragment has not 64 bits");
+  }
+  in.a = d.In(part(1, 0), Type::kF64);
+  in.b = d.In(part(2, 0), Type::kF64);
+  d.KeepList(in, std::move(list));
+  in.execute = MultiplyDoubles;
+  return true;
+}
+
 // mma.sync.aligned.shape.row.col.dtype.atype.btype.ctype d, a, b, c. The list has four places for d, then a, b and c.
 bool DecodeMultiply(Decoder& d, const Statement& s, Instruction& in) {
   const size_t n = s.words.size();
   if (n != 10) d.Fail("this form is not built");
+  if (s.words[3] == "m8n8k4" && s.words[n - 1] == "f64") return DecodeDoubles(d, s, in);
   for (const Row& row : kShapes) {
     if (row.shape != s.words[3] || row.type != s.words[n - 3] || row.type != s.words[n - 2]) continue;
     const MatrixShape shape{row.matrix_type, row.depth, s.words[n - 1] == "f16"};

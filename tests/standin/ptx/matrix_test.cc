@@ -128,6 +128,43 @@ TEST(PtxMatrix, MultipliesEveryShape) {
   }
 }
 
+// m8n8k4 of fp64, with an element of a and b in each lane and two of c. Whole numbers are exact in every order.
+TEST(PtxMatrix, MultipliesDoubles) {
+  std::mt19937_64 rng(3);
+  double a[8][4], b[4][8], c[8][8];
+  std::vector<double> in;
+  const auto number = [&rng] { return static_cast<double>(static_cast<int>(rng() % 2001) - 1000); };
+  for (auto& row : a)
+    for (double& x : row) x = number();
+  for (auto& row : b)
+    for (double& x : row) x = number();
+  for (auto& row : c)
+    for (double& x : row) x = number();
+  for (int lane = 0; lane < 32; ++lane) {
+    const int group = lane / 4, thread = lane % 4;
+    for (const double x : {a[group][thread], b[thread][group], c[group][2 * thread], c[group][2 * thread + 1]})
+      in.push_back(x);
+  }
+  TestMemory memory;
+  const uint64_t from = memory.Put(std::span<const double>(in)), out = memory.Allocate(512, 256);
+  const Outcome outcome = RunText(
+      KernelText(
+          "mul.wide.u32 %rd5, %r0, 32;\nadd.u64 %rd5, %rd1, %rd5;\nmul.wide.u32 %rd6, %r0, 16;\nadd.u64 %rd6, %rd0, "
+          "%rd6;\nld.global.v2.f64 {%fd1, %fd2}, [%rd5];\nld.global.v2.f64 {%fd3, %fd4}, [%rd5+16];\n"
+          "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%fd5, %fd6}, {%fd1}, {%fd2}, {%fd3, %fd4};\n"
+          "st.global.v2.f64 [%rd6], {%fd5, %fd6};\n"),
+      memory, {out, from}, {{1, 1, 1}, {32, 1, 1}, 0});
+  EXPECT_EQ(Kinds(outcome), "");
+  const std::vector<double> got = memory.Get<double>(out, 64);
+  for (int row = 0; row < 8; ++row) {
+    for (int column = 0; column < 8; ++column) {
+      double want = c[row][column];
+      for (int k = 0; k < 4; ++k) want += a[row][k] * b[k][column];
+      EXPECT_EQ(got[8 * row + column], want) << row << " " << column;
+    }
+  }
+}
+
 // 2^24 + eight ones: ascending fp32 rounds each one away; a tensor core aligns all terms of a step and keeps one more bit.
 TEST(PtxMatrix, SumOrdersDiffer) {
   float a[16][16] = {}, b[8][16] = {}, c[16][8] = {}, ascending[16][8], core[16][8];

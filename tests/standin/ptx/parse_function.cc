@@ -48,7 +48,8 @@ void Parser::BodyItem(FunctionSyntax& f) {
 
 bool Parser::BodyDirective(FunctionSyntax& f) {
   const std::string_view name = Take().text;
-  if (name == ".reg") return DeclareRegisters(f), true;
+  if (name == ".reg") return DeclareRegisters(f, Take().text), true;
+  if (name.starts_with(".reg.")) return DeclareRegisters(f, name.substr(4)), true;  // inline assembly leaves out blanks
   if (name == ".pragma") return SkipStatement(), true;
   if (name == ".loc") {  // .loc 1 20 3 [, function_name $L, inlined_at 1 5 3]
     const uint32_t line = token_.line;
@@ -80,9 +81,8 @@ void Parser::AddLabel(FunctionSyntax& f, std::string_view name) {
 }
 
 // .reg .b32 %r<9>; .reg .pred p, q;
-void Parser::DeclareRegisters(FunctionSyntax& f) {
-  const Token word = Take();
-  const auto parsed = ParseType(word.text.substr(std::min<size_t>(1, word.text.size())));
+void Parser::DeclareRegisters(FunctionSyntax& f, std::string_view type) {
+  const auto parsed = ParseType(type.substr(std::min<size_t>(1, type.size())));
   if (!parsed) Fail("expected the type of a register");
   do {
     if (token_.kind != Token::Kind::kWord) Fail("expected the name of a register");

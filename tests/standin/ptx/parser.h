@@ -49,7 +49,7 @@ class Parser {
   void Body(FunctionSyntax& function);
   void BodyItem(FunctionSyntax& function);
   bool BodyDirective(FunctionSyntax& function);
-  void DeclareRegisters(FunctionSyntax& function);
+  void DeclareRegisters(FunctionSyntax& function, std::string_view type);  // ".b32"
   void OpenScope(FunctionSyntax& function);
   void AddLabel(FunctionSyntax& function, std::string_view name);
   Statement Instruction();

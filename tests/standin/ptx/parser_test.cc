@@ -65,7 +65,7 @@ TEST(PtxModule, NestedScopesHaveTheirOwnNames) {
   TestMemory memory;
   const uint64_t out = memory.Allocate(256, 256);
   const std::string scope =
-      "{\n.reg .b32 t;\n.reg .pred p;\nmov.u32 t, %r1;\nAGAIN:\nadd.u32 t, t, 1;\nsetp.lt.u32 p, t, 10;\n@p bra "
+      "{\n.reg.b32 t;\n.reg .pred p;\nmov.u32 t, %r1;\nAGAIN:\nadd.u32 t, t, 1;\nsetp.lt.u32 p, t, 10;\n@p bra "
       "AGAIN;\nadd.u32 %r2, %r2, t;\n}\n";
   const Outcome outcome = RunText(KernelText("mov.u32 %r1, 3;\nmov.u32 %r2, 0;\n" + scope + "mov.u32 %r1, 20;\n" +
                                              scope + "st.global.u32 [%rd0], %r2;\n"),

@@ -62,6 +62,7 @@ Settings Read() {
   s.machine.count_memory = false;
   s.machine.arrival = Choice<Arrival>(
       "INGOT_STANDIN_ARRIVAL", {{"late", Arrival::kLate}, {"early", Arrival::kEarly}, {"random", Arrival::kRandom}});
+  s.machine.empty_copies_land = Choice<bool>("INGOT_STANDIN_EMPTY_COPIES", {{"wait", false}, {"land", true}});
   s.machine.check_races = Number("INGOT_STANDIN_RACES", 1, 0, 1) != 0;
   return s;
 }

@@ -32,7 +32,8 @@ struct Settings {
   const char* fault_file = nullptr;
   int fresh_byte = 0xff;    // INGOT_STANDIN_FRESH=nan|zero: what fresh device memory holds; all ones are not-a-number
   bool statistics = false;  // INGOT_STANDIN_STATISTICS=1: a line of counts at the end of the process
-  ptx::Options machine;     // INGOT_STANDIN_ARRIVAL=late|early|random, INGOT_STANDIN_RACES=0|1
+  ptx::Options
+      machine;  // INGOT_STANDIN_ARRIVAL=late|early|random, INGOT_STANDIN_RACES=0|1, INGOT_STANDIN_EMPTY_COPIES=wait|land
 };
 
 const Settings& GetSettings();
