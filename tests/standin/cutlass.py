@@ -7,22 +7,12 @@ import glob
 import os
 import pathlib
 import subprocess
-import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SKIPPED = 77
 
 
-def skip(reason):
-    print(f"SKIPPED {pathlib.Path(sys.argv[0]).stem}: {reason}")
-    sys.exit(SKIPPED)
-
-
-def find(what, places):
-    for place in filter(None, places):
-        if os.path.exists(place):
-            return pathlib.Path(place)
-    skip(f"no {what} (pip install nvidia-cutlass nvidia-curand; scripts/setup.sh cuda)")
+def first(places):
+    return next((pathlib.Path(place) for place in filter(None, places) if os.path.exists(place)), None)
 
 
 def cuda_homes():
@@ -31,22 +21,29 @@ def cuda_homes():
 
 
 def nvcc():
-    return find("nvcc", [f"{home}/bin/nvcc" for home in cuda_homes()])
+    return first(f"{home}/bin/nvcc" for home in cuda_homes())
 
 
 def source():
-    """Returns the folder with CUTLASS's examples and headers."""
-    home = os.environ.get("INGOT_CUTLASS_HOME")
+    """Returns the folder with CUTLASS's examples and headers, or None."""
     site = glob.glob(str(ROOT / ".venv/lib/python3*/site-packages/cutlass_library/source"))
-    return find("CUTLASS", [home and f"{home}/include/cutlass/cutlass.h", *(f"{s}/include/cutlass/cutlass.h" for s in site)]).parents[2]
+    homes = [home for home in (os.environ.get("INGOT_CUTLASS_HOME"), *site) if home]
+    found = first(f"{home}/include/cutlass/cutlass.h" for home in homes)
+    return found and found.parents[2]
+
+
+def missing():
+    """Returns what is not installed, with the packages that bring it, or an empty string."""
+    have = {"nvcc (nvidia-cuda-nvcc)": nvcc(), "CUTLASS (nvidia-cutlass)": source(),
+            "curand_kernel.h (nvidia-curand)": first(f"{home}/include/curand_kernel.h" for home in cuda_homes())}
+    names = [name for name, path in have.items() if path is None]
+    return f"{', '.join(names)}: scripts/setup.sh cuda" if names else ""
 
 
 def flags():
     """Returns the compiler's flags for an example."""
-    cutlass = source()
-    find("curand_kernel.h", [f"{home}/include/curand_kernel.h" for home in cuda_homes()])
     folders = ("include", "tools/util/include", "examples/common")
-    return ["-std=c++17", "-O3", "--expt-relaxed-constexpr", "-w", *(f"-I{cutlass}/{folder}" for folder in folders)]
+    return ["-std=c++17", "-O3", "--expt-relaxed-constexpr", "-w", *(f"-I{source()}/{folder}" for folder in folders)]
 
 
 def compile_example(example, program, architecture="arch=compute_80,code=compute_80", more=()):
