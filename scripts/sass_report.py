@@ -5,7 +5,10 @@
     --only REGEX                        only kernels whose short name matches, such as ForwardKernel<BFloat16>
     --json FILE                         also writes the counts
     --expect FILE                       exit code 1 if a count of FILE grew by 5 %, or a kernel spills inside its loop
-    --page FILE                         writes the table between the page's markers
+    --page FILE                         writes both tables between the page's markers
+    --peers                             also compiles published kernels for comparison, if their package is installed
+
+The second table has bytes and operations that were counted by hand (kernel_work.py).
 
 It needs cuobjdump and nvdisasm (PyPI: nvidia-cuda-cuobjdump, nvidia-cuda-nvdisasm) and, without objects, nvcc. They are
 looked for in INGOT_CUDA_HOME and .venv (scripts/setup.sh cuda). Exit code 77: one of them is missing.
@@ -27,12 +30,19 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from kernel_work import work_table  # noqa: E402
 from sass_loops import inner_loop, parse  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SOURCE = "src/kernels/cuda/attention.cu"
 ARCHITECTURES = {"sm_80": "arch=compute_80,code=sm_80", "sm_90a": "arch=compute_90a,code=sm_90a"}
-BEGIN, END = "<!-- sass_report -->", "<!-- /sass_report -->"
+# Published kernels by their short names: CUTLASS's fused attention, compiled from the installed package (tests/standin/cutlass.py).
+PEER_SOURCES = ("tests/kernels/sass/peer_forward.cu", "tests/kernels/sass/peer_backward.cu")
+PEER_EXAMPLE = "41_fused_multi_head_attention"
+PEERS = {"64, 64, 64, false, false, DefaultToBatchHook": "CUTLASS forward, width 64",
+         "32, 128, 128, false, false, DefaultToBatchHook": "CUTLASS forward, width 128",
+         "AttentionBackwardKernel": "CUTLASS backward, width 128"}
+TABLE, WORK_TABLE = "sass_report", "kernel_work"  # markers in the page
 GROWTH = 1.05
 SKIPPED = 77
 
@@ -159,7 +169,8 @@ def table(rows):
             blocks = resident(row["registers"], row["shared_bytes"], row["threads"], gpu) if row["threads"] else None
             fits = "unknown" if blocks is None else f"{blocks} ({blocks * -(-row['threads'] // 32)})"
             tensor = f"{row['loop']['tensor']:g}" if row["loop"]["tensor"] else "none"
-            cells = [f"`{row['kernel']}`, {gpu}", whole, row["loop"]["issue"], tensor]
+            name = f"peer: {row['kernel']}" if row.get("peer") else f"`{row['kernel']}`"
+            cells = [f"{name}, {gpu}", whole, row["loop"]["issue"], tensor]
             cells += [f"{share[name]:.2f}" for name in ("issue", *PIPES[1:])]
             cells += [f"{row['registers']}, {row['threads'] or 'unknown'}", fits,
                       f"{row['stack']} B, {row['loop']['local']}"]
@@ -168,10 +179,12 @@ def table(rows):
 
 
 def compare(rows, expected):
-    """Returns one line per count that grew, per kernel that spills inside its loop, and per kernel that is missing."""
+    """Returns one line per count that grew, per kernel that spills inside its loop, and per kernel that is missing.
+
+    Peers are there to compare with, and change with their package."""
     have = {(row["kernel"], row["code"]): row for row in rows}
     faults = []
-    for old in expected:
+    for old in (row for row in expected if not row.get("peer")):
         name = f"{old['kernel']} ({old['code']})"
         new = have.get((old["kernel"], old["code"]))
         if new is None:
@@ -206,6 +219,30 @@ def compile_kernels(folder):
     return made
 
 
+def compile_peers(folder):
+    """Compiles the published kernels for sm_80. Returns an empty list, and prints why, if the package is not installed."""
+    sys.path.insert(0, str(ROOT / "tests/standin"))
+    import cutlass
+    missing = cutlass.missing()
+    if missing:
+        print(f"SKIPPED the peers of sass_report: no {missing}")
+        return []
+    made = []
+    for source in PEER_SOURCES:
+        made.append(os.path.join(folder, f"{pathlib.Path(source).stem}.cubin"))
+        subprocess.run([find_tool("nvcc"), *cutlass.flags(), f"-I{cutlass.source()}/examples/{PEER_EXAMPLE}", "-gencode",
+                        ARCHITECTURES["sm_80"], "-cubin", str(ROOT / source), "-o", made[-1]], check=True)
+    return made
+
+
+def peer_rows(folder):
+    rows = rows_of(compile_peers(folder))
+    for row in rows:
+        label = next(label for words, label in PEERS.items() if words in row["kernel"])
+        row |= {"kernel": label, "peer": True}
+    return rows
+
+
 def rows_of(objects):
     dump = find_tool("cuobjdump")
     path = os.path.dirname(find_tool("nvdisasm"))  # cuobjdump runs it
@@ -222,10 +259,12 @@ def rows_of(objects):
     return rows
 
 
-def write_page(path, text):
+def write_page(path, marker, text):
+    """Replaces what stands between `<!-- marker -->` and `<!-- /marker -->`."""
     page = pathlib.Path(path).read_text()
-    before, rest = page.split(BEGIN, 1)
-    pathlib.Path(path).write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END, 1)[1]}")
+    begin, end = f"<!-- {marker} -->", f"<!-- /{marker} -->"
+    before, rest = page.split(begin, 1)
+    pathlib.Path(path).write_text(f"{before}{begin}\n{text}\n{end}{rest.split(end, 1)[1]}")
 
 
 def main():
@@ -233,15 +272,18 @@ def main():
     parser.add_argument("objects", nargs="*")
     for option in ("--only", "--json", "--expect", "--page"):
         parser.add_argument(option)
+    parser.add_argument("--peers", action="store_true")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        rows = rows_of(args.objects or compile_kernels(folder))
-    rows = sorted((row for row in rows if re.search(args.only or "", row["kernel"])), key=lambda r: (r["kernel"], r["code"]))
-    print(table(rows))
+        rows = [row for row in rows_of(args.objects or compile_kernels(folder)) if re.search(args.only or "", row["kernel"])]
+        rows += peer_rows(folder) if args.peers else []
+    rows.sort(key=lambda row: (row.get("peer", False), row["kernel"], row["code"]))
+    print(f"{table(rows)}\n\n{work_table()}")
     if args.json:
         pathlib.Path(args.json).write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
     if args.page:
-        write_page(args.page, table(rows))
+        write_page(args.page, TABLE, table(rows))
+        write_page(args.page, WORK_TABLE, work_table())
     faults = compare(rows, json.loads(pathlib.Path(args.expect).read_text())) if args.expect else []
     for fault in faults:
         print(f"sass_report: {fault}", file=sys.stderr)

@@ -10,6 +10,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "scripts"))
+import kernel_work  # noqa: E402
 import sass_report  # noqa: E402
 from sass_loops import Instruction, blocks_of, inner_loop, loops_of, parse  # noqa: E402
 
@@ -150,20 +151,36 @@ class Report(unittest.TestCase):
         self.assertEqual(len(sass_report.compare(spills, spills)), 1, "a spill is never expected")
         self.assertIn("no such kernel", sass_report.compare([], self.rows)[0])
 
+    def test_peers_are_shown_and_not_compared(self):
+        peer = {**self.rows[0], "kernel": "CUTLASS forward, width 64", "peer": True}
+        spilling = copy.deepcopy(peer)
+        spilling["loop"]["local"] = 27
+        self.assertEqual(sass_report.compare(self.rows, [*self.rows, spilling]), [])
+        self.assertIn("| peer: CUTLASS forward, width 64, A100 | tensor |", sass_report.table([spilling]))
+
+    def test_work_by_hand(self):
+        """A row of 128 numbers: two reads of 256 bytes and a write of 4; a product and a sum each."""
+        delta = kernel_work.WORK[0]
+        self.assertEqual((delta.bytes, delta.operations), (516, 256))
+        name, time = kernel_work.limit(delta, "A100")
+        self.assertEqual((name, round(time)), ("memory", 253))  # 516,000 bytes at 2,039 a nanosecond
+        busy = kernel_work.Work("K", "row", "", 1, 1000)
+        self.assertEqual(kernel_work.limit(busy, "A100")[0], "fp32")
+        self.assertEqual(len(kernel_work.work_table().splitlines()), 2 + len(kernel_work.WORK))
+
     def test_writes_the_page_between_its_markers(self):
         with tempfile.TemporaryDirectory() as folder:
             page = pathlib.Path(folder, "page.md")
-            page.write_text(f"before\n{sass_report.BEGIN}\nold\n{sass_report.END}\nafter\n")
+            page.write_text("before\n<!-- one -->\nold\n<!-- /one -->\nafter\n")
             for _ in range(2):
-                sass_report.write_page(page, "| new |")
-                self.assertEqual(page.read_text(),
-                                 f"before\n{sass_report.BEGIN}\n| new |\n{sass_report.END}\nafter\n")
+                sass_report.write_page(page, "one", "| new |")
+                self.assertEqual(page.read_text(), "before\n<!-- one -->\n| new |\n<!-- /one -->\nafter\n")
 
     def test_without_a_compiler_it_is_skipped_with_the_reason(self):
         with tempfile.TemporaryDirectory() as folder:
             copied = pathlib.Path(folder, "scripts")
             copied.mkdir()
-            for name in ("sass_report.py", "sass_loops.py"):
+            for name in ("sass_report.py", "sass_loops.py", "kernel_work.py"):
                 (copied / name).write_text((ROOT / "scripts" / name).read_text())
             environment = {**os.environ, "PATH": folder, "INGOT_CUDA_HOME": ""}
             done = subprocess.run([sys.executable, copied / "sass_report.py"], capture_output=True, text=True, env=environment)
@@ -173,7 +190,8 @@ class Report(unittest.TestCase):
     def test_the_committed_counts_are_those_of_the_page(self):
         rows = json.loads((ROOT / "tests/kernels/sass/expected.json").read_text())
         page = (ROOT / "docs/guide/gpu.md").read_text()
-        self.assertIn(f"{sass_report.BEGIN}\n{sass_report.table(rows)}\n{sass_report.END}", page)
+        for marker, table in ((sass_report.TABLE, sass_report.table(rows)), (sass_report.WORK_TABLE, kernel_work.work_table())):
+            self.assertIn(f"<!-- {marker} -->\n{table}\n<!-- /{marker} -->", page)
 
 
 if __name__ == "__main__":

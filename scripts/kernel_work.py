@@ -1,0 +1,50 @@
+"""Bytes and operations of the CUDA kernels that have no published peer to compare with, counted by hand.
+
+Each count is the least that the kernel's definition allows, per unit, for bf16 with fp32 sums. `ptx_attention_test` compares DeltaKernel's
+bytes with those that it asks for.
+"""
+from dataclasses import dataclass
+
+WIDTH, GROUP = 128, 4  # of a head, and query heads per kv head, as in Qwen3-8B
+
+
+@dataclass
+class Work:
+    kernel: str
+    unit: str
+    count: str  # what is counted
+    bytes: int
+    operations: int
+
+
+WORK = [
+    Work("DeltaKernel", "row and head", "reads the output and its gradient, writes a sum", 2 * 2 * WIDTH + 4, 2 * WIDTH),
+    Work("GradSinksKernel", "row and head", "reads a log-sum-exp and a sum; one exponential, product, and sum", 4 + 4, 3),
+    Work("ForwardKernel, decode", "key and kv head", f"reads a key and a value for the {GROUP} query heads of a group",
+         2 * 2 * WIDTH, 2 * 2 * WIDTH * GROUP),
+]
+
+# NVIDIA's data sheets (A100 80 GB SXM, H100 SXM, RTX 4090): memory in GB/s, fp32 without tensor cores in TFLOP/s.
+RATES = {"A100": (2039, 19.5), "H100": (3350, 67), "4090": (1008, 82.6)}
+
+
+def limit(work, gpu):
+    """Returns what bounds the kernel, and the least nanoseconds for 1,000 units."""
+    memory, math = RATES[gpu]
+    times = {"memory": 1000 * work.bytes / memory, "fp32": work.operations / math}
+    name = max(times, key=times.get)
+    return name, times[name]
+
+
+def work_table():
+    """Returns a Markdown table with a line per kernel."""
+    gpus = ", ".join(RATES)
+    lines = [f"| kernel | unit | counted | bytes | operations | operations per byte | limit ({gpus}) | least ns per 1,000 units |",
+             "| " + " | ".join(["---"] * 8) + " |"]
+    for work in WORK:
+        limits = [limit(work, gpu) for gpu in RATES]
+        names = sorted({name for name, _ in limits})
+        cells = [f"`{work.kernel}`" if "," not in work.kernel else work.kernel, work.unit, work.count, work.bytes, work.operations,
+                 f"{work.operations / work.bytes:.2f}", " and ".join(names), ", ".join(f"{time:.0f}" for _, time in limits)]
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
+    return "\n".join(lines)
