@@ -26,7 +26,8 @@ apt_packages=(
 command -v npm >/dev/null || apt_packages+=(nodejs npm)
 pip_packages=("torch==${torch_version}" "nvidia-cuda-runtime==13.0.*" "nvidia-cuda-cupti==13.0.*")
 # The CUDA compiler, for the tests that run Ingot's CUDA kernels without a GPU. Everything else builds without it.
-compiler_packages=("nvidia-cuda-nvcc==13.0.*" "nvidia-nvvm==13.0.*" "nvidia-cuda-crt==13.0.*" "nvidia-cuda-cccl==13.0.*")
+compiler_packages=("nvidia-cuda-nvcc==13.0.*" "nvidia-nvvm==13.0.*" "nvidia-cuda-crt==13.0.*" "nvidia-cuda-cccl==13.0.*"
+                   "nvidia-cuda-cuobjdump==13.*" "nvidia-cuda-nvdisasm==13.*")
 # Programs that the verifier `math` runs in the sandbox.
 verifier_packages=("math-verify==0.9.0" "latex2sympy2_extended==1.11.0" "antlr4-python3-runtime==4.13.2" "sympy==1.14.0"
                    "mpmath==1.3.0")
@@ -34,7 +35,8 @@ case "$profile" in
   base) ;;
   check) apt_packages+=(clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev) ;;
   # These wheels compile. A run on a card needs torch's own CUDA libraries too: pip install torch==2.11.0.
-  cuda) pip_packages+=("${compiler_packages[@]}" "nvidia-nccl-cu13==2.28.9" "nvidia-cuda-cuobjdump==13.*" "nvidia-cuda-nvdisasm==13.*") ;;
+  cuda) pip_packages+=("${compiler_packages[@]}" "nvidia-nccl-cu13==2.28.9"
+                       "nvidia-cutlass==4.2.*" "nvidia-curand==10.4.*") ;;  # published kernels, to test and compare with
   page) apt_packages+=(chromium) ;;
   services) apt_packages+=(postgresql patroni python3-etcd etcd-server etcd-client slurm-wlm munge bubblewrap
                            crun skopeo umoci buildah busybox-static debootstrap) ;;
@@ -126,7 +128,7 @@ compiler_stamp=.venv/.ingot-compiler # also written if the installation failed, 
 wanted_compiler=$(printf '%s\n' "${compiler_packages[@]}")
 if [ "$profile" != cuda ] && [ -z "${INGOT_TORCH_DIR:-}${INGOT_CUDA_HOME:-}" ] &&
   { [ ! -e "$compiler_stamp" ] || [ "$(cat "$compiler_stamp")" != "$wanted_compiler" ]; }; then
-  echo "setup: Python wheels of the CUDA compiler, for tests (102 MB): ${compiler_packages[*]}"
+  echo "setup: Python wheels of the CUDA compiler, for tests (108 MB): ${compiler_packages[*]}"
   .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps "${compiler_packages[@]}" ||
     echo "setup: the CUDA compiler was not installed; tests of CUDA kernels are left out until \`scripts/setup.sh cuda\` succeeds" >&2
   printf '%s\n' "$wanted_compiler" >"$compiler_stamp"
