@@ -138,12 +138,23 @@ def cheapest(blocks, body, start, ends):
     return []
 
 
+def iteration(blocks, body, header, heart, stops):
+    """Returns the blocks of the cheapest iteration through `heart` and, in their order, those of `stops` that lie on a way with it."""
+    inner, at, way = body - {header}, header, [header]
+    for stop in sorted(stops | {heart}):
+        leg = cheapest(blocks, inner | {at}, at, {stop})
+        met = heart in way or stop == heart or cheapest(blocks, inner | {stop}, stop, {heart})
+        if leg and met:
+            at, way = stop, way + leg[1:]
+    return way + cheapest(blocks, inner | {at}, at, {i for i in body if header in blocks[i].after})[1:]
+
+
 def inner_loop(code, is_math):
     """Returns the instructions of the cheapest iteration of the loop with the most math.
 
-    The loop is the innermost one around the block with the most instructions for which `is_math` holds, and the
-    iteration passes through that block. So masks and tails that a branch can avoid are left out. Returns [] if no loop
-    has such an instruction.
+    The loop is the innermost one around the block with the most instructions for which `is_math` holds (the heart), and
+    the iteration passes through that block, blocks with at least half as many of them, and blocks with asynchronous
+    copies. So masks and tails that a branch can avoid are left out. Returns [] if no loop has such an instruction.
     """
     blocks = blocks_of(code)
     loops = loops_of(blocks)
@@ -153,7 +164,5 @@ def inner_loop(code, is_math):
         return []
     heart = max(sorted(math), key=lambda i: math[i])
     header, body = min(((h, b) for h, b in loops.items() if heart in b), key=lambda one: len(one[1]))
-    backs = {i for i in body if header in blocks[i].after}
-    way = cheapest(blocks, body, header, {heart})
-    back = cheapest(blocks, body - {header} | {heart}, heart, backs)
-    return [one for i in way + back[1:] for one in blocks[i].code]
+    stops = {i for i in body if 2 * math[i] >= math[heart] or any(one.base == "LDGSTS" for one in blocks[i].code)}
+    return [one for i in iteration(blocks, body, header, heart, stops) for one in blocks[i].code]

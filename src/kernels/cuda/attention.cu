@@ -1,6 +1,7 @@
 #include "kernels/cuda/attention_backward.cuh"
 #include "kernels/cuda/attention_forward.cuh"
 #include "kernels/cuda/attention_launch.h"
+#include "kernels/cuda/attention_launch_mma.h"
 
 namespace ingot::kernels::cuda {
 namespace {
@@ -15,6 +16,9 @@ dim3 Grid(int64_t blocks, const Shape& shape) {
 template <typename T>
 cudaError_t LaunchForward(const ForwardArgs<T>& args, int64_t blocks, cudaStream_t stream) {
   if (blocks == 0) return cudaSuccess;
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    if (UsesMma<T>(args.shape)) return LaunchForwardMma(args, blocks, stream);
+  }
   ForwardKernel<T><<<Grid(blocks, args.shape), kThreads, 0, stream>>>(args);
   return cudaGetLastError();
 }

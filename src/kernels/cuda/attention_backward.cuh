@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kThreads) GradQKernel(const BackwardArgs<T> a)
   const RowPlace rows = PlaceRows(m, a.shape, a.plan, block, kv_head);
   Acc grad[kPiece][kOutPiece] = {};
   for (int32_t r = block.first_run; r < block.last_run; ++r) {
-    const Run run = a.plan.runs[r];
+    const TileRun run = a.plan.runs[r];
     for (int64_t tile = run.first; tile < run.last; ++tile) {
       Acc p[kPiece][kPiece], ds[kPiece][kPiece];
       PlaceKeys(m, a.shape, a.plan, sequence, tile, kv_head);

@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kThreads) ForwardKernel(const ForwardArgs<T> a
   SoftmaxState<Acc> state = BeginSoftmax<T, Acc>(a, rows);
   Acc out[kPiece][kOutPiece] = {};
   for (int32_t r = block.first_run; r < block.last_run; ++r) {
-    const Run run = a.plan.runs[r];
+    const TileRun run = a.plan.runs[r];
     for (int64_t tile = run.first; tile < run.last; ++tile) {
       Acc dot[kPiece][kPiece], rescale[kPiece];
       PlaceKeys(m, a.shape, a.plan, sequence, tile, kv_head);

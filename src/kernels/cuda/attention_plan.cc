@@ -4,12 +4,11 @@
 #include <array>
 #include <cstring>
 
-#include "kernels/attention/tile_index.h"
-
 namespace ingot::kernels::cuda {
 
 AttentionPlan::AttentionPlan(const AttentionShape& shape, std::span<const AttentionSequence> sequences,
-                             int64_t page_size, bool backward) {
+                             int64_t page_size, bool backward, int block_rows)
+    : block_rows_(block_rows) {
   for (const AttentionSequence& sequence : sequences) AddSequence(shape, sequence, page_size);
   if (backward) OrderByTile((sequences.front().key_count + kTileKeys - 1) / kTileKeys);
 }
@@ -28,23 +27,29 @@ void AttentionPlan::AddSequence(const AttentionShape& shape, const AttentionSequ
                         KeepValues(s.visible_end, s.key_count), KeepValues(positions, s.key_count)});
   const tiles::TileIndex index(s.visible_end, positions, shape.window, s.key_count);
   const int64_t group = shape.heads / shape.kv_heads, rows = s.q_count * group;
-  for (int64_t first = 0; first < rows; first += kTileRows) {
-    const int64_t last = std::min<int64_t>(rows, first + kTileRows);
+  for (int64_t first = 0; first < rows; first += block_rows_) {
+    const int64_t last = std::min<int64_t>(rows, first + block_rows_);
     const tiles::QueryRange queries = index.Queries(s.q_offset + first / group, s.q_offset + (last - 1) / group + 1);
-    RowBlock block{static_cast<int32_t>(sequences_.size() - 1), static_cast<int32_t>(runs_.size()), 0,
-                   static_cast<int32_t>(last - first), first};
-    const int64_t end = index.End(queries);
-    for (int64_t tile = index.Next(0, end, queries); tile < end; tile = index.Next(tile + 1, end, queries)) {
-      const auto t = static_cast<int32_t>(tile);
-      if (runs_.size() > static_cast<size_t>(block.first_run) && runs_.back().last == t) {
-        ++runs_.back().last;
-      } else {
-        runs_.push_back({t, t + 1});
-      }
-    }
-    block.last_run = static_cast<int32_t>(runs_.size());
-    blocks_.push_back(block);
+    AddBlock({static_cast<int32_t>(sequences_.size() - 1), 0, 0, static_cast<int32_t>(last - first), first}, index,
+             queries);
   }
+}
+
+void AttentionPlan::AddBlock(RowBlock block, const tiles::TileIndex& index, const tiles::QueryRange& queries) {
+  const size_t first_run = runs_.size();
+  const int64_t end = index.End(queries);
+  for (int64_t tile = index.Next(0, end, queries); tile < end; tile = index.Next(tile + 1, end, queries)) {
+    const auto t = static_cast<int32_t>(tile);
+    const int32_t masked = index.Of(queries, tile) == tiles::Visibility::kAll ? 0 : 1;
+    if (runs_.size() > first_run && runs_.back().last == t && runs_.back().masked == masked) {
+      ++runs_.back().last;
+    } else {
+      runs_.push_back({t, t + 1, masked});
+    }
+  }
+  block.first_run = static_cast<int32_t>(first_run);
+  block.last_run = static_cast<int32_t>(runs_.size());
+  blocks_.push_back(block);
 }
 
 // Finds the blocks that read each tile. Visits them in ascending order, so each tile's runs are ascending.
@@ -109,7 +114,7 @@ PlanView AttentionPlan::View(const std::byte* base) const {
   return {reinterpret_cast<const PlannedSequence*>(at[0]),
           reinterpret_cast<const RowBlock*>(at[1]),
           reinterpret_cast<const KeyBlock*>(at[2]),
-          reinterpret_cast<const Run*>(at[3]),
+          reinterpret_cast<const TileRun*>(at[3]),
           reinterpret_cast<const Run*>(at[4]),
           reinterpret_cast<const int32_t*>(at[5])};
 }

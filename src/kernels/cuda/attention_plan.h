@@ -2,12 +2,12 @@
 // with the CPU kernels' TileIndex. Plain C++ without CUDA, so it is built and tested everywhere.
 //
 //   row     (query, head of a group): row r of a sequence is query r / group, head r % group, for each kv head
-//   block   kTileRows consecutive rows of one sequence
+//   block   consecutive rows of one sequence: kTileRows, or kMmaRows for the kernel that uses tensor cores
 //   tile    kKeyTile consecutive keys of one sequence, starting at a multiple of kKeyTile
 //
-// A block lists the tiles that any of its queries may see, as ascending runs. So the plan for a causal stream has one
-// run per block, and the plan for a tree grows with its branches. It never has more runs than there are visible (block,
-// tile) pairs.
+// A block lists the tiles that any of its queries may see, as ascending runs, and which of them need a mask. So the plan
+// for a causal stream has two runs per block, and the plan for a tree grows with its branches. It never has more runs
+// than there are visible (block, tile) pairs.
 #pragma once
 
 #include <cstddef>
@@ -16,22 +16,29 @@
 #include <vector>
 
 #include "kernels/attention/attention.h"
+#include "kernels/attention/tile_index.h"
 
 namespace ingot::kernels::cuda {
 
 inline constexpr int kTileRows = 64;
+inline constexpr int kMmaRows = 128;
 inline constexpr int kTileKeys = 64;
 static_assert(kTileKeys == kKeyTile);
 
-// A range [first, last) of tiles, or of blocks.
+// A range [first, last) of blocks.
 struct Run {
   int32_t first, last;
+};
+
+// A range [first, last) of tiles. masked 0 = every query of the block sees every key of these tiles.
+struct TileRun {
+  int32_t first, last, masked;
 };
 
 struct RowBlock {
   int32_t sequence;
   int32_t first_run, last_run;  // indices into the plan's tile runs
-  int32_t rows;                 // 1 to kTileRows
+  int32_t rows;                 // 1 to the plan's rows per block
   int64_t first_row;            // index among the sequence's rows
 };
 
@@ -51,7 +58,7 @@ struct PlanView {
   const PlannedSequence* sequences;
   const RowBlock* blocks;
   const KeyBlock* key_blocks;
-  const Run* runs;
+  const TileRun* runs;
   const Run* block_runs;
   const int32_t* integers;
 };
@@ -61,11 +68,11 @@ class AttentionPlan {
   // `backward` adds the same pairs ordered by tile, for key and value gradients; there must be only one sequence.
   // Positions are stored only if there is a window. REQUIRES: same as AttentionForward.
   AttentionPlan(const AttentionShape& shape, std::span<const AttentionSequence> sequences, int64_t page_size,
-                bool backward);
+                bool backward, int block_rows = kTileRows);
 
   const std::vector<PlannedSequence>& sequences() const { return sequences_; }
   const std::vector<RowBlock>& blocks() const { return blocks_; }
-  const std::vector<Run>& runs() const { return runs_; }
+  const std::vector<TileRun>& runs() const { return runs_; }
   const std::vector<KeyBlock>& key_blocks() const { return key_blocks_; }  // one per tile, if there is a backward pass
   const std::vector<Run>& block_runs() const { return block_runs_; }
 
@@ -77,16 +84,19 @@ class AttentionPlan {
 
  private:
   void AddSequence(const AttentionShape& shape, const AttentionSequence& sequence, int64_t page_size);
+  void AddBlock(RowBlock block, const tiles::TileIndex& index, const tiles::QueryRange& queries);
   void OrderByTile(int64_t tiles);
   int64_t KeepValues(const int32_t* values, int64_t count);
 
   template <typename F>
   void ForParts(const F& f) const;
 
+  int block_rows_;
   std::vector<PlannedSequence> sequences_;
   std::vector<RowBlock> blocks_;
   std::vector<KeyBlock> key_blocks_;
-  std::vector<Run> runs_, block_runs_;
+  std::vector<TileRun> runs_;
+  std::vector<Run> block_runs_;
   std::vector<int32_t> integers_;
 };
 

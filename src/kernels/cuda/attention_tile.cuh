@@ -21,7 +21,6 @@ constexpr int kLanes = 16;     // threads that share a row
 constexpr int kPiece = 4;      // rows, and keys, per thread
 constexpr int kOutDims = 128;  // output columns per block; a wider head is computed by several blocks
 constexpr int kOutPiece = kOutDims / kLanes;
-constexpr double kLog2E = 1.44269504088896340736, kLn2 = 0.69314718055994530942;
 static_assert(kTileRows == kPiece * kThreads / kLanes && kTileKeys == kPiece * kLanes && kTileRows == kTileKeys);
 
 __device__ __forceinline__ float Wide(float x) { return x; }

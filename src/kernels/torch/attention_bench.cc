@@ -14,6 +14,7 @@
 #include <numeric>
 #include <random>
 
+#include "kernels/attention/bench_trees.h"
 #include "kernels/attention/tile_index.h"
 #include "kernels/torch/linear.h"
 #include "kernels/torch/tree_attention.h"
@@ -53,35 +54,12 @@ struct Forest {
   std::vector<int32_t> visible_end;
 };
 
-std::vector<int32_t> Causal(int64_t rows) {
-  return std::vector<int32_t>(static_cast<size_t>(rows), static_cast<int32_t>(rows));
-}
-
-std::vector<int32_t> Group(int64_t prompt, int64_t answer, int64_t count) {
-  std::vector<int32_t> end = Causal(prompt + count * answer);
-  for (int64_t j = prompt; j < static_cast<int64_t>(end.size()); ++j) {
-    end[static_cast<size_t>(j)] = static_cast<int32_t>(prompt + ((j - prompt) / answer + 1) * answer);
-  }
-  return end;
-}
-
-// A prompt, then turns with one question each. Below a question are the thinking and the answer as sampled (a leaf),
-// and a second copy of the answer without the thinking. The next turn continues the second copy.
-std::vector<int32_t> Dialogue(int64_t prompt, int64_t turns, int64_t question, int64_t thinking, int64_t answer) {
-  std::vector<int32_t> end = Causal(prompt + turns * (question + thinking + 2 * answer));
-  for (int64_t t = 0, at = prompt; t < turns; ++t, at += question + thinking + 2 * answer) {
-    const int64_t leaf = at + question + thinking + answer;
-    for (int64_t j = at + question; j < leaf; ++j) end[static_cast<size_t>(j)] = static_cast<int32_t>(leaf);
-  }
-  return end;
-}
-
 std::vector<Forest> Forests() {
-  return {{"causal-8k", Causal(8192)},
-          {"causal-16k", Causal(16384)},
-          {"group-8", Group(4096, 512, 8)},
-          {"group-16", Group(1024, 1024, 16)},
-          {"dialogue-20", Dialogue(4096, 20, 160, 512, 160)}};
+  return {{"causal-8k", CausalTree(8192)},
+          {"causal-16k", CausalTree(16384)},
+          {"group-8", GroupTree(4096, 512, 8)},
+          {"group-16", GroupTree(1024, 1024, 16)},
+          {"dialogue-20", DialogueTree(4096, 20, 160, 512, 160)}};
 }
 constexpr const char* kDecode = "decode-16x2k";
 constexpr int64_t kLinearRows[] = {1, 16, 2048};

@@ -30,8 +30,8 @@ struct DevicePlan {
   cuda::PlanView view;
 
   DevicePlan(const AttentionShape& shape, std::span<const AttentionSequence> sequences, int64_t page_size,
-             bool backward, const at::Tensor& like)
-      : plan(shape, sequences, page_size, backward) {
+             bool backward, int block_rows, const at::Tensor& like)
+      : plan(shape, sequences, page_size, backward, block_rows) {
     TORCH_CHECK(plan.runs().size() < std::numeric_limits<int32_t>::max() &&
                     plan.blocks().size() < std::numeric_limits<int32_t>::max(),
                 "tree attention on CUDA: too many tiles for one call");
@@ -42,6 +42,11 @@ struct DevicePlan {
     view = plan.View(static_cast<const std::byte*>(memory.const_data_ptr()));
   }
 };
+
+// Returns the tensor, or a copy if its memory is not aligned for the tensor cores' kernel.
+at::Tensor Aligned(const at::Tensor& t) {
+  return reinterpret_cast<uintptr_t>(t.const_data_ptr()) % 16 == 0 ? t : t.clone();
+}
 
 cuda::Shape ShapeOf(const at::Tensor& q, const at::Tensor& k, double scale, int64_t window) {
   const int64_t heads = q.size(1), kv_heads = k.size(-2), head_dim = q.size(2);
@@ -70,16 +75,16 @@ std::tuple<at::Tensor, at::Tensor> Forward(const at::Tensor& q_in, const at::Ten
   const c10::cuda::CUDAGuard guard(q_in.device());
   const Batch batch =
       MakeBatch(q_in, k_in, OnHost(visible_end), q_offset, OnHost(positions), OnHost(block_table), OnHost(sequences));
-  const at::Tensor q = Computable(q_in), k = Computable(k_in), v = Computable(v_in);
+  const at::Tensor q = Aligned(Computable(q_in)), k = Aligned(Computable(k_in)), v = Aligned(Computable(v_in));
   const at::Tensor sinks = ComputableSinks(sinks_in, q);
   const auto [out, lse] = MakeResults(q, !sequences.has_value());
   if (q.numel() > 0) {
     const cuda::Shape shape = ShapeOf(q, k, scale, window);
-    const DevicePlan plan({shape.heads, shape.kv_heads, shape.head_dim, scale, window}, batch.sequences,
-                          shape.page_size, false, q);
     ByType(q, [&](auto zero) {
       using T = decltype(zero);
       using Acc = Accumulator<T>;
+      const DevicePlan plan({shape.heads, shape.kv_heads, shape.head_dim, scale, window}, batch.sequences,
+                            shape.page_size, false, cuda::ForwardBlockRows<T>(shape), q);
       const cuda::ForwardArgs<T> args{shape,      plan.view,        Read<T>(q),    Read<T>(k),
                                       Read<T>(v), Read<Acc>(sinks), Write<T>(out), Write<Acc>(lse)};
       C10_CUDA_CHECK(cuda::LaunchForward(args, static_cast<int64_t>(plan.plan.blocks().size()),
@@ -110,7 +115,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> Backward(
   const at::Tensor grad_sinks = at::zeros({sinks.defined() ? q.size(1) : 0}, lse.options());
   if (k.numel() > 0) {
     const cuda::Shape shape = ShapeOf(q, k, scale, window);
-    const DevicePlan plan({shape.heads, shape.kv_heads, shape.head_dim, scale, window}, batch.sequences, 0, true, q);
+    const DevicePlan plan({shape.heads, shape.kv_heads, shape.head_dim, scale, window}, batch.sequences, 0, true,
+                          cuda::kTileRows, q);
     const at::Tensor delta = at::empty_like(lse);
     ByType(q, [&](auto zero) {
       using T = decltype(zero);

@@ -288,22 +288,33 @@ TEST(AttentionPlan, NamesEveryVisibleTileAndTheSamePairsByTile) {
     sequence.q_count = sequence.key_count = rows;
     sequence.visible_end = ends.data();
     sequence.positions = depths.data();
-    const cuda::AttentionPlan plan(shape, {&sequence, 1}, 0, true);
+    const int block_rows = round % 3 == 0 ? cuda::kMmaRows : cuda::kTileRows;
+    const cuda::AttentionPlan plan(shape, {&sequence, 1}, 0, true, block_rows);
     std::vector<std::vector<bool>> named(plan.blocks().size(), std::vector<bool>(plan.key_blocks().size()));
+    std::vector<std::vector<bool>> whole = named;  // needs no mask
     int64_t next_row = 0;
     for (size_t b = 0; b < plan.blocks().size(); ++b) {
       const cuda::RowBlock& block = plan.blocks()[b];
       EXPECT_EQ(block.first_row, next_row);
       next_row += block.rows;
       for (int32_t r = block.first_run; r < block.last_run; ++r) {
-        for (int32_t t = plan.runs()[r].first; t < plan.runs()[r].last; ++t) named[b][t] = true;
+        for (int32_t t = plan.runs()[r].first; t < plan.runs()[r].last; ++t) {
+          named[b][t] = true;
+          whole[b][t] = plan.runs()[r].masked == 0;
+        }
       }
     }
     EXPECT_EQ(next_row, rows * group);
     for (int64_t i = 0; i < rows; ++i) {
-      for (int64_t j = 0; j <= i; ++j) {
-        if (ends[j] > i && (shape.window == 0 || depths[i] - depths[j] < shape.window)) {
-          ASSERT_TRUE(named[i * group / cuda::kTileRows][j / cuda::kTileKeys]) << i << " sees " << j;
+      for (int64_t j = 0; j < rows; ++j) {
+        const bool sees = j <= i && ends[j] > i && (shape.window == 0 || depths[i] - depths[j] < shape.window);
+        for (const int64_t row : {i * group, i * group + group - 1}) {
+          const int64_t block = row / block_rows, tile = j / cuda::kTileKeys;
+          if (sees) {
+            ASSERT_TRUE(named[block][tile]) << i << " sees " << j;
+          } else {
+            ASSERT_FALSE(whole[block][tile]) << i << " does not see " << j;
+          }
         }
       }
     }
@@ -328,8 +339,12 @@ TEST(AttentionPlan, IsARunPerBlockAndBranch) {
   sequence.q_count = sequence.key_count = rows;
   sequence.visible_end = ends.data();
   const cuda::AttentionPlan plan({1, 1, 8, 1.0}, {&sequence, 1}, 0, true);
-  EXPECT_LE(plan.runs().size(), 2 * plan.blocks().size());
-  EXPECT_EQ(plan.blocks().back().last_run - plan.blocks().back().first_run, 2);  // the prompt and its own branch
+  EXPECT_LE(plan.runs().size(), 3 * plan.blocks().size());
+  const cuda::RowBlock last = plan.blocks().back();
+  ASSERT_EQ(last.last_run - last.first_run, 3);  // the prompt, its own branch, and the tile with its own rows
+  const cuda::TileRun* const runs = plan.runs().data() + last.first_run;
+  EXPECT_EQ(std::vector<int32_t>({runs[0].last, runs[0].masked, runs[1].first, runs[1].masked, runs[2].masked}),
+            std::vector<int32_t>({16, 0, 76, 0, 1}));
 }
 
 }  // namespace

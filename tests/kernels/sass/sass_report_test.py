@@ -64,6 +64,19 @@ class Loops(unittest.TestCase):
                          "@P0 BRA 0x0", "EXIT")
         self.assertEqual([one.base for one in loop_of(around)], ["IADD3", "BRA", "FFMA", "FFMA", "BRA"])
 
+    def test_passes_through_all_products_and_copies_that_lie_on_one_way(self):
+        """A warp without rows skips both products, and the last iteration has no tile to copy."""
+        text = listing("BAR.SYNC 0x0", "@P1 BRA 0x40", "HMMA.16816.F32 R8, R4, R6, R8", "HMMA.16816.F32 R8, R4, R6, R8",
+                       "@P2 BRA 0x60",                   # 0x40
+                       "LDGSTS.E.BYPASS.128 [R1], [R2]",
+                       "@P1 BRA 0xa0",                   # 0x60
+                       "@P3 BRA 0x90",
+                       "FSEL R4, R4, -INF, P2",
+                       "HMMA.16816.F32 R8, R4, R6, R8",  # 0x90
+                       "@P0 BRA 0x0", "EXIT")            # 0xa0
+        self.assertEqual([one.base for one in loop_of(text)], ["BAR", "BRA", "HMMA", "HMMA", "BRA", "LDGSTS", "BRA", "BRA",
+                                                               "HMMA", "BRA"])
+
     def test_tensor_instructions_mark_the_loop_even_if_another_has_more_products(self):
         both = listing("HMMA.16816.F32 R8, R4, R6, R8", "@P0 BRA 0x0", "FFMA R1, R1, R1, R1", "FFMA R1, R1, R1, R1",
                        "@P0 BRA 0x20", "EXIT")
@@ -96,6 +109,7 @@ class Counts(unittest.TestCase):
                            "DFMA": "fp64", "LDGSTS.E.BYPASS.128": "global", "LDL.LU": "local", "UIADD3": "other",
                            "R2UR": "other", "BAR.SYNC": "other", "SHFL.BFLY": "shared"}.items():
             self.assertEqual(sass_report.pipe(Instruction(0, name)), pipe, name)
+        self.assertEqual(sass_report.pipe(Instruction(0, "LDS", "RZ, [RZ]", "@!PT")), "other")
 
     def test_wavefronts_and_tensor_steps(self):
         for name, count in {"LDS": 1, "LDS.64": 2, "STS.128": 4, "LDSM.16.M88.4": 4, "LDSM.16.MT88.2": 2}.items():

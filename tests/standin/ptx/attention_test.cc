@@ -10,8 +10,8 @@ inline float CardExp2(float x) { return static_cast<float>(std::exp2(static_cast
 #include "kernels/cuda/emulated_attention.h"
 #undef exp2f
 
+#include "standin/ptx/attention_machine.h"
 #include "standin/ptx/compile_ptx.h"
-#include "standin/ptx/test_memory.h"
 
 namespace ingot::standin::ptx {
 namespace {
@@ -37,54 +37,11 @@ std::string Mangled(const std::string& kernel, const std::string& args) {
          std::to_string(args.size()) + args + "IT_EE";
 }
 
-// The module, its memory, and what its launches did.
-struct Machine {
-  TestMemory memory;
-  std::unique_ptr<Module> module;
-  Options options;
-  std::vector<Report> reports;
-  Counters counters;
-  std::map<std::string, uint64_t> global_bytes;  // by kernel
-
-  explicit Machine(const std::string& ptx) : module(Module::Load(ptx, memory)) {}
-
-  template <typename Args>
-  void Run(const std::string& name, Dim3 grid, const Args& args) {
-    if (reports.size() >= options.max_reports) return;
-    const Kernel* const kernel = module->FindKernel(name);
-    ASSERT_NE(kernel, nullptr) << name;
-    ASSERT_EQ(kernel->parameter_bytes, sizeof(Args));
-    const Outcome outcome =
-        module->Run(*kernel, {grid, {cuda::kThreads, 1, 1}, 0}, std::as_bytes(std::span(&args, 1)), options);
-    reports.insert(reports.end(), outcome.reports.begin(), outcome.reports.end());
-    global_bytes[name] += outcome.counters.global_bytes;
-    counters.instructions += outcome.counters.instructions;
-    counters.wavefronts += outcome.counters.wavefronts;
-    counters.ideal_wavefronts += outcome.counters.ideal_wavefronts;
-  }
-
-  template <typename T>
-  T* Put(const std::vector<T>& values) {
-    return reinterpret_cast<T*>(memory.Put(std::span<const T>(values)));
-  }
-  template <typename T>
-  std::vector<T> Get(const T* address, size_t count) {
-    return memory.Get<T>(reinterpret_cast<uint64_t>(address), count);
-  }
-};
+Launch Block(Dim3 grid) { return {grid, {cuda::kThreads, 1, 1}, 0}; }
 
 Dim3 GridOf(size_t blocks, const cuda::Shape& s) {
   return {static_cast<unsigned>(blocks), static_cast<unsigned>(s.kv_heads),
           static_cast<unsigned>((s.head_dim + cuda::kOutDims - 1) / cuda::kOutDims)};
-}
-
-template <typename T>
-kernels::AttentionSequence SequenceOf(const Stream<T>& s) {
-  kernels::AttentionSequence sequence;
-  sequence.q_count = sequence.key_count = s.rows;
-  sequence.visible_end = s.Ends();
-  sequence.positions = s.Positions();
-  return sequence;
 }
 
 template <typename T>
@@ -102,15 +59,15 @@ Result<T> OnMachine(Machine& m, const Stream<T>& s) {
   auto *lse = m.Put(sevens), *delta = m.Put(sevens), *sinks = m.Put(s.sinks);
   auto* grad_sinks = m.Put(std::vector<Accumulator<T>>(s.sinks.size(), 7));
   const cuda::ForwardArgs<T> f{call.shape, plan, q, k, v, sinks, out, lse};
-  m.Run(Mangled<T>("ForwardKernel", "ForwardArgs"), GridOf(call.plan.blocks().size(), call.shape), f);
+  m.Run(Mangled<T>("ForwardKernel", "ForwardArgs"), Block(GridOf(call.plan.blocks().size(), call.shape)), f);
   const cuda::BackwardArgs<T> b{call.shape, plan,   q,      k,      v,          out,   grad_out, sinks,
                                 lse,        grad_q, grad_k, grad_v, grad_sinks, delta, s.rows};
   const auto entries = static_cast<unsigned>(s.rows * s.shape.heads);
-  m.Run(Mangled<T>("DeltaKernel", "BackwardArgs"), {(entries + 15) / 16, 1, 1}, b);
-  m.Run(Mangled<T>("GradQKernel", "BackwardArgs"), GridOf(call.plan.blocks().size(), call.shape), b);
-  m.Run(Mangled<T>("GradKeysKernel", "BackwardArgs"), GridOf(call.plan.key_blocks().size(), call.shape), b);
+  m.Run(Mangled<T>("DeltaKernel", "BackwardArgs"), Block({(entries + 15) / 16, 1, 1}), b);
+  m.Run(Mangled<T>("GradQKernel", "BackwardArgs"), Block(GridOf(call.plan.blocks().size(), call.shape)), b);
+  m.Run(Mangled<T>("GradKeysKernel", "BackwardArgs"), Block(GridOf(call.plan.key_blocks().size(), call.shape)), b);
   if (grad_sinks != nullptr)
-    m.Run(Mangled<T>("GradSinksKernel", "BackwardArgs"), {static_cast<unsigned>(s.shape.heads), 1, 1}, b);
+    m.Run(Mangled<T>("GradSinksKernel", "BackwardArgs"), Block({static_cast<unsigned>(s.shape.heads), 1, 1}), b);
   return {m.Get(out, s.q.size()),    m.Get(grad_q, s.q.size()), m.Get(grad_k, s.k.size()),
           m.Get(grad_v, s.k.size()), m.Get(lse, sevens.size()), m.Get(grad_sinks, s.sinks.size())};
 }
@@ -155,10 +112,6 @@ Stream<T> Tree(uint64_t seed, AttentionShape shape, int64_t rows, bool sinks) {
   Stream<T> s(rng, shape, rows, 0.1, 0.02);
   if (sinks) s.sinks = kernels::testing::RandomVector<Accumulator<T>>(rng, shape.heads, 2.0);
   return s;
-}
-
-void ExpectNoReport(const Machine& m) {
-  for (const Report& r : m.reports) ADD_FAILURE() << r.kind << ": " << r.text;
 }
 
 template <typename T>
@@ -219,12 +172,6 @@ std::vector<size_t> BarriersOf(const std::string& ptx, const std::string& kernel
   const size_t begin = ptx.find(".entry " + kernel), end = ptx.find("\n}\n", begin);
   for (size_t at = ptx.find("bar.sync", begin); at < end; at = ptx.find("bar.sync", at + 1)) places.push_back(at);
   return places;
-}
-
-// Blanks keep all other text where it is.
-std::string Without(std::string ptx, size_t place) {
-  for (size_t i = place; ptx[i] != ';'; ++i) ptx[i] = ' ';
-  return ptx;
 }
 
 // Whether a fault is reported, or the result is another.
