@@ -13,8 +13,10 @@ constexpr size_t kNamesPerValue = 10;
 
 RecordName ReadRecordName(std::string_view name) {
   RecordName read;
-  for (const std::string_view label : {"domain", "scaffold", "set"}) {
-    if (label == "set" && !name.starts_with("eval/")) continue;  // a signal name may contain anything
+  for (const std::string_view label : {"domain", "scaffold", "set", "role"}) {
+    // A signal name may contain anything.
+    if (label == "set" && !name.starts_with("eval/")) continue;
+    if (label == "role" && !name.starts_with("reward/")) continue;
     const std::string mark = absl::StrCat("@", View(label), ":");
     const size_t at = name.find(mark);
     if (at == std::string_view::npos) continue;

@@ -7,6 +7,7 @@
 #include "base/task_domain.h"
 #include "tree/episode_return.h"
 #include "tree/episode_time.h"
+#include "tree/roles.h"
 #include "tree/signal_bounds.h"
 
 namespace ingot::trainer {
@@ -79,6 +80,21 @@ void EpisodeMetrics::AddEpisode(const v1::EpisodeTree& tree, int64_t sampled, in
       if (const auto it = signals_.find(name); it != signals_.end()) values[it->second].Add(value);
     }
   });
+  AddRoles(tree);
+}
+
+void EpisodeMetrics::AddRoles(const v1::EpisodeTree& tree) {
+  const auto& rewards = tree::CallRewardsOf(tree.episode());
+  for (const auto& [role, turns] : tree::TurnsByRole(tree)) {
+    const std::string name = role.empty() ? "default" : role;
+    if (!role_returns_.contains(name) && std::ssize(role_returns_) == kMaxRoles) continue;
+    double sum = tree::RewardOf(tree.episode());
+    for (const int turn : turns) {
+      const auto found = rewards.find(tree.calls(turn).call_id());
+      if (found != rewards.end()) sum += found->second;
+    }
+    role_returns_[name].Add(sum);
+  }
 }
 
 void EpisodeMetrics::AddToken(const v1::Episode& episode, int64_t age) {
@@ -102,6 +118,9 @@ void EpisodeMetrics::Report(StepMetrics& metrics) const {
   }
   if (by_scaffold_.size() > 1) {
     for (const auto& [scaffold, values] : by_scaffold_) Print(values, "@scaffold:" + scaffold, metrics);
+  }
+  if (role_returns_.size() > 1) {
+    for (const auto& [role, value] : role_returns_) metrics["reward/batch_mean@role:" + role] = value.mean();
   }
 }
 

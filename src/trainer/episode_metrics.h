@@ -29,11 +29,16 @@ namespace ingot::trainer {
 // tree/signal_bounds.h allows it, and signal/NAME otherwise.
 //
 // If the batch has more than one domain, each metric is repeated as NAME@domain:D. The same applies to NAME@scaffold:S.
+//
+// If the policy's calls have more than one role, reward/batch_mean@role:R is the mean return of a role, which is the
+// episode's own reward plus the rewards of the role's calls, over the episodes with that role.
 class EpisodeMetrics {
  public:
   // Maximum number of distinct signals reported. Signals from earlier episodes take precedence; within an episode, they
   // are sorted by name.
   static constexpr int64_t kMaxSignals = 256;
+  // Maximum number of distinct roles reported. Roles from earlier episodes take precedence.
+  static constexpr int64_t kMaxRoles = 16;
 
   // `sampled` is the episode's response_length. `trunk_turns` is the number of turns in its trunk.
   void AddEpisode(const v1::EpisodeTree& tree, int64_t sampled, int64_t trunk_turns = 0);
@@ -50,9 +55,12 @@ class EpisodeMetrics {
   template <typename Visit>
   void ForEach(const v1::Episode& episode, Visit visit);
 
+  void AddRoles(const v1::EpisodeTree& tree);
+
   Values all_;
   std::map<std::string, Values> by_domain_, by_scaffold_;
-  std::map<std::string, std::string> signals_;  // signal -> metric name
+  std::map<std::string, std::string> signals_;   // signal -> metric name
+  std::map<std::string, MeanMax> role_returns_;  // "default" = calls without a role
 };
 
 }  // namespace ingot::trainer

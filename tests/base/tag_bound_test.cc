@@ -58,6 +58,8 @@ TEST(TagBound, ANameIsWrittenAsItWasRead) {
 TEST(TagBound, ASetIsALabelOfEvaluationsAlone) {
   EXPECT_EQ(ReadRecordName("eval/pass@4@set:aime").metric, "eval/pass@4");
   EXPECT_EQ(ReadRecordName("eval/pass@4@set:aime").labels.at("set"), "aime");
+  EXPECT_EQ(ReadRecordName("reward/batch_mean@role:white").labels.at("role"), "white");
+  EXPECT_EQ(ReadRecordName("signal/a@role:b").labels.at("name"), "a@role:b");
   EXPECT_EQ(ReadRecordName("signal/a@set:b").labels.at("name"), "a@set:b");
 }
 

@@ -34,6 +34,7 @@ export function sectionsFor(names: string[]): Section[] {
   const sections: Section[] = [
     { title: "Reward and evaluation", charts: [
       chart("Reward", ["reward/mean", "reward/batch_mean"], "step", "mean: all groups that finished; batch_mean: the trained ones, without groups of equal rewards"),
+      ...every("Reward by role", "reward/batch_mean@role:", like("reward/batch_mean@role:"), "step", kMostAlike),
       chart("Evaluation on held-out tasks", ["eval/reward_mean", "eval/graded_mean"], "eval")] },
     { title: "Rewards by term and domain", charts: [
       ...every("Reward by term, before weights", "reward/term/", like("reward/term/", whole)),

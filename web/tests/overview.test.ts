@@ -20,6 +20,12 @@ test("reward and evaluation come first, and a section without charts is left out
   assert.deepEqual(sections[0].charts.map((chart) => chart.title), ["Reward", "Evaluation on held-out tasks"]);
 });
 
+test("the roles of self-play are curves of one chart, next to the reward", () => {
+  const [first] = sectionsFor(["reward/mean", "reward/batch_mean@role:black", "reward/batch_mean@role:white"]);
+  assert.deepEqual(first.charts.map((chart) => chart.title), ["Reward", "Reward by role"]);
+  assert.deepEqual(first.charts[1].labels, ["black", "white"]);
+});
+
 test("a run with only supervised stages begins with its loss", () => {
   assert.deepEqual(sectionsFor(["sft/loss", "sft/grad_norm"]).map((section) => section.charts[0].title), ["Supervised loss"]);
 });

@@ -96,7 +96,8 @@ std::string Curves(const Rows& rows, const Rows* warm_start) {
     }
     if (!series.empty()) html += SvgChart(chart.title, series);
   }
-  return html + TermCharts(rows, "Reward by term, before weights", "reward/term/") +
+  return html + TermCharts(rows, "Reward by role", "reward/batch_mean@role:") +
+         TermCharts(rows, "Reward by term, before weights", "reward/term/") +
          TermCharts(rows, "Evaluation by reward term, before weights", "eval/term/") +
          TermCharts(rows, "Evaluation, pass@k by k", "eval/pass@") +
          TermCharts(rows, "Evaluation by set", "eval/reward_mean@set:");

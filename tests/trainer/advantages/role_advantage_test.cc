@@ -4,9 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+
 #include "../makers.h"
 #include "trainer/advantages/group_rows.h"
 #include "trainer/batch.h"
+#include "trainer/episode_metrics.h"
 
 namespace ingot::trainer {
 namespace {
@@ -175,6 +179,30 @@ TEST(RoleAdvantages, DpoIsRejected) {
   EXPECT_TRUE(options.Validate().ok()) << options.Validate();
   options.advantage_groups = "player";
   EXPECT_THAT(std::string(options.Validate().message()), HasSubstr("episode or role"));
+}
+
+TEST(EpisodeMetrics, ReportTheReturnOfEachRole) {
+  EpisodeMetrics metrics;
+  metrics.AddEpisode(Game("a", {{"white"}, {"black"}, {"white", 1}, {"black", -1}}, 0.5), 8);
+  metrics.AddEpisode(Game("b", {{"white"}, {"", 2}}), 4);
+  StepMetrics reported;
+  metrics.Report(reported);
+  EXPECT_DOUBLE_EQ(reported.at("reward/batch_mean@role:white"), (1.5 + 0) / 2);
+  EXPECT_DOUBLE_EQ(reported.at("reward/batch_mean@role:black"), -0.5);
+  EXPECT_DOUBLE_EQ(reported.at("reward/batch_mean@role:default"), 2);
+}
+
+TEST(EpisodeMetrics, HaveNoRolesOfOneRoleAndABoundedNumber) {
+  EpisodeMetrics one, many;
+  one.AddEpisode(Game("a", {{"white", 1}, {"white"}}), 4);
+  StepMetrics reported;
+  one.Report(reported);
+  EXPECT_FALSE(reported.contains("reward/batch_mean@role:white"));
+  for (int i = 0; i < 40; ++i) many.AddEpisode(Game("a", {{("r" + std::to_string(i)).c_str()}}), 2);
+  many.Report(reported);
+  const auto roles = std::count_if(reported.begin(), reported.end(),
+                                   [](const auto& one) { return one.first.find("@role:") != std::string::npos; });
+  EXPECT_EQ(roles, EpisodeMetrics::kMaxRoles);
 }
 
 }  // namespace
