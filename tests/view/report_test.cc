@@ -43,16 +43,6 @@ TEST(EstimateOf, OfOtherValuesStaysWithinThem) {
   EXPECT_EQ(EstimateOf(values).low, estimate.low);
 }
 
-TEST(DifferenceOf, PairsTheTasksThatBothHave) {
-  const std::optional<Estimate> between =
-      DifferenceOf({{"a", 0.1}, {"b", 0.5}, {"c", 0.0}}, {{"a", 0.3}, {"b", 0.7}, {"d", 1.0}});
-  ASSERT_TRUE(between.has_value());
-  EXPECT_EQ(between->values, 2);
-  EXPECT_NEAR(between->mean, 0.2, 1e-12);
-  EXPECT_NEAR(between->high, 0.2, 1e-9);  // both tasks differ by the same
-  EXPECT_FALSE(DifferenceOf({{"a", 1}}, {{"a", 0}}).has_value());
-}
-
 TEST(EvaluatedTasks, CountsTheNewestAttemptAndAFailedEpisodeAsZero) {
   testing::pools::TempDir dir;
   const auto pool = datapool::OpenPool(testing::pools::QuickOptions(dir.path())).value();

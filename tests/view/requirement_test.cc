@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,17 @@ TEST(Requirement, ComparesAFigureWithAValue) {
   EXPECT_TRUE(Check("  pass@4@set:code > -1e-3 ", figures).met);
   EXPECT_EQ(Check("reward_mean > 0.6", figures).text,
             "requirement NOT met: reward_mean > 0.6 (eval/reward_mean is 0.5000)");
+}
+
+TEST(Requirement, NamesAScaffoldAndAPass) {
+  const auto of_one = ParseRequirement("pass@4@set:code@scaffold:codex-2 > 0.5");
+  ASSERT_TRUE(of_one.ok()) << of_one.status();
+  EXPECT_EQ(of_one->figure, "eval/pass@4@set:code");
+  EXPECT_EQ(of_one->scaffold, "codex-2");
+  EXPECT_EQ(PassOf(*of_one), 4);
+  EXPECT_EQ(PassOf(*ParseRequirement("pass@16 > 0.5")), 16);
+  EXPECT_EQ(ParseRequirement("pass@16 > 0.5")->scaffold, "");
+  EXPECT_EQ(PassOf(*ParseRequirement("reward_mean@set:pass@3 > 0.5")), std::nullopt);
 }
 
 TEST(Requirement, ComparesWithTheBestEarlierEvaluation) {

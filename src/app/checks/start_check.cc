@@ -179,9 +179,12 @@ absl::StatusOr<StartCheck> CheckStart(const RunConfig& config, const TextParts& 
                              ? std::min<int64_t>(config.rollout.context_length, model_context)
                              : model_context;
     INGOT_RETURN_IF_ERROR(CheckContext(config, text, check.data.context));
-    const agents::TaskSet sets[] = {
-        {absl::StrCat("data.tasks (", absl::StrJoin(config.task_files(), ", "), ")"), data.tasks.tasks},
-        {absl::StrCat("eval.tasks (", PathsOf(config.eval), ")"), data.eval_tasks.tasks}};
+    std::vector<agents::TaskSet> sets;
+    // `ingot eval` starts no training episodes, and its recipes may not fit the training tasks.
+    if (config.scheduler.total_steps > 0 || !config.eval.has_tasks()) {
+      sets.push_back({absl::StrCat("data.tasks (", absl::StrJoin(config.task_files(), ", "), ")"), data.tasks.tasks});
+    }
+    sets.push_back({absl::StrCat("eval.tasks (", PathsOf(config.eval), ")"), data.eval_tasks.tasks});
     INGOT_ASSIGN_OR_RETURN(check.warnings, agents::Preflight(config.agents, sets));
     INGOT_RETURN_IF_ERROR(CheckTermsOfTasks(config, data.tasks.tasks));
     const auto sampler = scheduler::TaskSampler::Make(data.tasks.tasks, config.scheduler.sampling, config.seed);

@@ -33,7 +33,7 @@ absl::Status EvaluateOnce(const std::string& command, const EvalOptions& options
       retry, run.clients().engine_fault,
       [&](const std::string& text) {
         progress.Clear();
-        std::printf("%s\n", base::Printable(text).c_str());
+        std::fprintf(stderr, "%s\n", base::Printable(text).c_str());
       },
       [&](const v1::EvalStatusResponse& so_far) {
         const std::string failed =

@@ -28,6 +28,74 @@ std::string Differences(const ComparedRun& run, const std::string& first) {
   return text;
 }
 
+// Returns the names of the sets in the newest evaluation, if they have names.
+std::vector<std::string> SetsOf(const ComparedRun& run) {
+  constexpr std::string_view kMean = "eval/reward_mean@set:";
+  std::vector<std::string> sets;
+  for (const Row& row : run.rows->Last("eval/reward_mean", 1)) {
+    for (const auto& [name, value] : row.values) {
+      if (name.starts_with(kMean)) sets.push_back(name.substr(kMean.size()));
+    }
+  }
+  return sets;
+}
+
+std::map<std::string, PairedDifference> SetDifferences(const ComparedRun& run, const ComparedRun& first) {
+  std::map<std::string, PairedDifference> differences;
+  for (const std::string& set : SetsOf(run)) {
+    differences[set] = DifferenceOf(TasksOfSet(first.tasks, set), TasksOfSet(run.tasks, set));
+  }
+  return differences;
+}
+
+// Returns a line for all tasks and one for each of several sets, or "" without stored evaluations of both.
+std::string Verdicts(const ComparedRun& run, const ComparedRun& first) {
+  if (run.tasks.empty() || first.tasks.empty()) return "";
+  std::string text = fmt::format("{} - {}: {}\n", run.name, first.name, Verdict(DifferenceOf(first.tasks, run.tasks)));
+  const std::map<std::string, PairedDifference> sets = SetDifferences(run, first);
+  if (sets.size() < 2) return text;
+  for (const auto& [set, difference] : sets) {
+    text += fmt::format("  {}: {}\n", base::Printable(set), Verdict(difference));
+  }
+  return text;
+}
+
+base::json::value KnownEstimate(const std::optional<Estimate>& estimate) {
+  if (!estimate || estimate->values == 0) return nullptr;
+  return EstimateJson(*estimate);
+}
+
+base::json::value DifferenceJson(const PairedDifference& difference) {
+  base::json::object json{{"tasks", difference.estimate.values},
+                          {"only_first", difference.only_first},
+                          {"only_other", difference.only_other},
+                          {"real", difference.real()}};
+  if (!difference.known()) return json;
+  json["mean"] = difference.estimate.mean;
+  json["low"] = difference.estimate.low;
+  json["high"] = difference.estimate.high;
+  json["p_value"] = difference.p_value;
+  return json;
+}
+
+base::json::object PassesJson(const ComparedRun& run) {
+  base::json::object passes;
+  const std::map<int64_t, std::map<int64_t, double>> by_version = EvaluatedPasses(*run.rows);
+  const auto newest = by_version.find(run.evaluated_version);
+  if (newest == by_version.end()) return passes;
+  for (const auto& [k, pass] : newest->second) passes[std::to_string(k)] = pass;
+  return passes;
+}
+
+base::json::array KeysJson(const ComparedRun& run) {
+  base::json::array keys;
+  for (const ComparedRun::KeyDifference& one : run.differences) {
+    keys.push_back(base::json::object{
+        {"key", base::Printable(one.key)}, {"first", base::Printable(one.first)}, {"own", base::Printable(one.own)}});
+  }
+  return keys;
+}
+
 }  // namespace
 
 absl::Status ReadEvaluation(datapool::Client* pool, ComparedRun& run) {
@@ -49,7 +117,9 @@ ComparedFigures FiguresOf(const ComparedRun& run, const ComparedRun* first) {
     figures.evaluation = run.tasks.empty() ? Estimate{run.evaluated_mean, run.evaluated_mean, run.evaluated_mean, 1}
                                            : EstimateOf(run.tasks);
   }
-  if (first != nullptr) figures.difference = DifferenceOf(first->tasks, run.tasks);
+  if (first != nullptr && !first->tasks.empty() && !run.tasks.empty()) {
+    figures.difference = DifferenceOf(first->tasks, run.tasks);
+  }
   return figures;
 }
 
@@ -70,12 +140,14 @@ std::string CompareText(const std::vector<ComparedRun>& runs) {
     const std::string evaluated =
         figures.evaluation ? fmt::format("{}, version {}", IntervalText(*figures.evaluation), run.evaluated_version)
                            : "–";
-    const std::string difference =
-        figures.difference ? fmt::format("{}, {} tasks", IntervalText(*figures.difference), figures.difference->values)
-                           : "–";
+    const std::string difference = figures.difference && figures.difference->known()
+                                       ? fmt::format("{}, {} tasks", IntervalText(figures.difference->estimate),
+                                                     figures.difference->estimate.values)
+                                       : "–";
     text += fmt::format("{:<{}}  {:>6}  {:<30}  {:<34}  {}\n", run.name, width, figures.steps,
                         IntervalText(figures.reward), evaluated, difference);
   }
+  for (size_t i = 1; i < runs.size(); ++i) text += Verdicts(runs[i], runs.front());
   for (const ComparedRun& run : runs) {
     const std::map<int64_t, std::map<int64_t, double>> passes = EvaluatedPasses(*run.rows);
     const auto newest = passes.find(run.evaluated_version);
@@ -93,6 +165,33 @@ std::string CompareText(const std::vector<ComparedRun>& runs) {
   }
   for (const ComparedRun& run : runs) text += Differences(run, runs.front().name);
   return text;
+}
+
+base::json::value CompareJson(const std::vector<ComparedRun>& runs) {
+  base::json::array rows;
+  for (const ComparedRun& run : runs) {
+    const ComparedRun* first = &run == &runs.front() ? nullptr : &runs.front();
+    const ComparedFigures figures = FiguresOf(run, first);
+    base::json::object sets;
+    if (figures.difference) {
+      for (const auto& [set, difference] : SetDifferences(run, *first)) {
+        sets[base::Printable(set)] = DifferenceJson(difference);
+      }
+    }
+    base::json::value version = nullptr, difference = nullptr;
+    if (run.evaluated_version >= 0) version = run.evaluated_version;
+    if (figures.difference) difference = DifferenceJson(*figures.difference);
+    rows.push_back(base::json::object{{"name", run.name},
+                                      {"steps", figures.steps},
+                                      {"reward", KnownEstimate(figures.reward)},
+                                      {"version", version},
+                                      {"evaluation", KnownEstimate(figures.evaluation)},
+                                      {"passes", PassesJson(run)},
+                                      {"difference", difference},
+                                      {"sets", sets},
+                                      {"keys", KeysJson(run)}});
+  }
+  return base::json::object{{"runs", rows}};
 }
 
 }  // namespace ingot::view

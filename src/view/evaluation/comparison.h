@@ -7,9 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "base/status.h"
 #include "datapool/client.h"
 #include "view/evaluation/evaluation.h"
+#include "view/evaluation/paired_difference.h"
 #include "view/rows.h"
 
 namespace ingot::view {
@@ -38,7 +40,7 @@ struct ComparedFigures {
   int64_t steps = 0;
   Estimate reward;                     // reward/mean over the last ten steps
   std::optional<Estimate> evaluation;  // over tasks; values < 2 = without an interval; nullopt = never evaluated
-  std::optional<Estimate> difference;  // from `first`, paired by task; nullopt = fewer than two common tasks
+  std::optional<PairedDifference> difference;  // from `first`, paired by task; nullopt = no tasks are stored
 };
 // `first`: null = `run` is the first run.
 ComparedFigures FiguresOf(const ComparedRun& run, const ComparedRun* first);
@@ -47,8 +49,14 @@ ComparedFigures FiguresOf(const ComparedRun& run, const ComparedRun* first);
 std::string IntervalText(const Estimate& estimate);
 
 // Returns a table for a terminal: the reward over the last steps, the newest evaluation with its interval, and its
-// difference from the first run, paired by task. Below the table, each supervised run has a line with its newest step's
-// metrics, followed by the configuration keys that differ.
+// difference from the first run, paired by task. Below the table, each other run has a line that says whether its
+// difference is real, also by set, and each supervised run has a line with its newest step's metrics, followed by the
+// configuration keys that differ.
 std::string CompareText(const std::vector<ComparedRun>& runs);
+
+// Returns the same comparison as an object: {"runs": [{"name", "steps", "reward", "version", "evaluation", "passes",
+// "difference", "sets", "keys"}]}. A difference is {"mean", "low", "high", "tasks", "p_value", "real", "only_first",
+// "only_other"}, and "sets" has one for each set. What is unknown is null.
+base::json::value CompareJson(const std::vector<ComparedRun>& runs);
 
 }  // namespace ingot::view

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "base/checksum.h"
@@ -60,9 +61,9 @@ void EvalFigures::Add(const v1::EpisodeTree& tree) {
   const auto calls = static_cast<double>(tree.calls_size());
   const std::optional<double> tool_errors = ToolErrorRate(tree);
   const std::string& domain = episode.task().domain();
-  std::vector<Part*> parts = {&all_, &by_domain_[domain.empty() ? "default" : domain]};
+  std::vector<EvalPart*> parts = {&all_, &by_domain_[domain.empty() ? "default" : domain]};
   if (const std::string& set = episode.task().eval_set(); !set.empty()) parts.push_back(&by_set_[set]);
-  for (Part* part : parts) {
+  for (EvalPart* part : parts) {
     TaskSums& task = part->tasks[episode.ref().group_id()];
     task.reward += reward;
     ++task.samples;
@@ -82,26 +83,24 @@ void EvalFigures::Add(const v1::EpisodeTree& tree) {
   }
 }
 
-double EvalFigures::RewardMean(const Part& part) {
+double EvalFigures::RewardMean(const EvalPart& part) {
   double sum = 0;
   for (const auto& [group, task] : part.tasks) sum += task.reward;
   return sum / static_cast<double>(part.episodes);
 }
 
-void EvalFigures::Print(const Part& part, const std::string& suffix, std::map<std::string, double>& metrics) {
+void EvalFigures::Print(const EvalPart& part, const std::string& suffix, std::map<std::string, double>& metrics) const {
   const double mean = RewardMean(part);
   const auto episodes = static_cast<double>(part.episodes);
   const auto tasks = static_cast<double>(part.tasks.size());
   double squares = 0;
-  int64_t most = 0;
   for (const auto& [group, task] : part.tasks) {
     // A task's samples are not independent, so their deviations are added before squaring.
     const double deviation = task.reward - static_cast<double>(task.samples) * mean;
     squares += deviation * deviation;
-    most = std::max(most, task.samples);
   }
   if (tasks >= 2) metrics["eval/reward_stderr" + suffix] = std::sqrt(squares * tasks / (tasks - 1)) / episodes;
-  for (int64_t k = 1; k <= most; k *= 2) {
+  for (const int64_t k : PassesOf(part, more_k_)) {
     double sum = 0, counted = 0;
     for (const auto& [group, task] : part.tasks) {
       if (task.samples < k) continue;
@@ -121,8 +120,8 @@ void EvalFigures::Print(const Part& part, const std::string& suffix, std::map<st
   }
 }
 
-void EvalFigures::PrintParts(const std::map<std::string, Part>& parts, const std::string& label,
-                             std::map<std::string, double>& metrics) {
+void EvalFigures::PrintParts(const std::map<std::string, EvalPart>& parts, const std::string& label,
+                             std::map<std::string, double>& metrics) const {
   for (const auto& [name, part] : parts) {
     const std::string suffix = label + name;
     Print(part, suffix, metrics);
@@ -140,9 +139,19 @@ std::map<std::string, double> EvalFigures::Metrics() const {
   return metrics;
 }
 
-absl::StatusOr<std::map<std::string, double>> EvalFiguresOf(datapool::Client& pool, int64_t version, double success) {
+std::vector<int64_t> PassesOf(const EvalPart& part, const std::vector<int64_t>& more) {
+  int64_t most = 0;
+  for (const auto& [group, task] : part.tasks) most = std::max(most, task.samples);
+  std::set<int64_t> passes;
+  for (int64_t k = 1; k <= most; k *= 2) passes.insert(k);
+  for (const int64_t k : more) {
+    if (k >= 1 && k <= most) passes.insert(k);
+  }
+  return {passes.begin(), passes.end()};
+}
+
+absl::Status AddEvaluation(datapool::Client& pool, int64_t version, EvalFigures& figures) {
   INGOT_ASSIGN_OR_RETURN(const std::vector<int64_t> groups, EvaluatedGroups(pool, version));
-  EvalFigures figures(success);
   for (const int64_t id : groups) {
     v1::GetGroupRequest request;
     request.set_group_id(id);
@@ -152,6 +161,12 @@ absl::StatusOr<std::map<std::string, double>> EvalFiguresOf(datapool::Client& po
     INGOT_RETURN_IF_ERROR(group.status());
     for (const v1::EpisodeTree& tree : group->episodes()) figures.Add(tree);
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::map<std::string, double>> EvalFiguresOf(datapool::Client& pool, int64_t version, double success) {
+  EvalFigures figures(success);
+  INGOT_RETURN_IF_ERROR(AddEvaluation(pool, version, figures));
   return figures.Metrics();
 }
 

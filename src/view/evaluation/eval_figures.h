@@ -10,6 +10,8 @@
 //   eval/tool_error_rate       the signal agent/tool_error_rate of an episode, reported by its agent or verifier; without
 //                              it, the share of its calls with a malformed tool call; absent without both
 //
+// EvalFigures may also report eval/pass@K for other K.
+//
 // If the tasks have more than one domain, each metric is repeated as NAME@domain:D, and so are eval/reward_mean and
 // eval/episodes. If the task sets have names (Task.eval_set), all of these are also repeated as NAME@set:S.
 #pragma once
@@ -17,6 +19,8 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/status.h"
 #include "datapool/client.h"
@@ -28,11 +32,30 @@ namespace ingot::view {
 // 2107.03374, eq. 1). REQUIRES: 0 <= c <= n and 1 <= k <= n.
 double PassAtK(int64_t n, int64_t c, int64_t k);
 
+// One task's samples.
+struct TaskSums {
+  double reward = 0;
+  int64_t samples = 0, successes = 0;
+};
+
+// Sums over all samples, or over those in one domain or set.
+struct EvalPart {
+  std::map<int64_t, TaskSums> tasks;  // by group; a task has one group per evaluation
+  int64_t episodes = 0;
+  int64_t with_calls = 0;  // number of episodes with calls
+  double truncated = 0;    // sum of truncated fractions over episodes with calls
+  double tokens = 0, turns = 0, seconds = 0;
+  int64_t with_tool_errors = 0;  // number of episodes with a tool error rate
+  double tool_errors = 0;        // sum of their rates
+};
+
 // Aggregates an evaluation's samples. Pure. Not thread safe.
 class EvalFigures {
  public:
-  // A sample succeeds if its return is at least `success`, with a tolerance for rounding.
-  explicit EvalFigures(double success) : success_(success) {}
+  // A sample succeeds if its return is at least `success`, with a tolerance for rounding. `more_k`: values of K for
+  // eval/pass@K other than powers of two.
+  explicit EvalFigures(double success, std::vector<int64_t> more_k = {})
+      : success_(success), more_k_(std::move(more_k)) {}
 
   // Adds a sample's newest attempt. An attempt without a reward counts as 0 and as a failure. Infrastructure failures
   // are excluded, as in eval/reward_mean.
@@ -41,33 +64,30 @@ class EvalFigures {
   // Returns the metrics listed above, or an empty map if no samples were added.
   std::map<std::string, double> Metrics() const;
 
- private:
-  struct TaskSums {
-    double reward = 0;
-    int64_t samples = 0, successes = 0;
-  };
-  // All episodes, or those in one domain or set.
-  struct Part {
-    std::map<int64_t, TaskSums> tasks;  // by group; a task has one group per evaluation
-    int64_t episodes = 0;
-    int64_t with_calls = 0;  // number of episodes with calls
-    double truncated = 0;    // sum of truncated fractions over episodes with calls
-    double tokens = 0, turns = 0, seconds = 0;
-    int64_t with_tool_errors = 0;  // number of episodes with a tool error rate
-    double tool_errors = 0;        // sum of their rates
-  };
-  static double RewardMean(const Part& part);
-  static void PrintParts(const std::map<std::string, Part>& parts, const std::string& label,
-                         std::map<std::string, double>& metrics);
-  static void Print(const Part& part, const std::string& suffix, std::map<std::string, double>& metrics);
+  const EvalPart& all() const { return all_; }
+  const std::map<std::string, EvalPart>& by_set() const { return by_set_; }  // only sets with names
 
-  const double success_;
-  Part all_;
-  std::map<std::string, Part> by_domain_, by_set_;  // by_set_: only sets with names
+ private:
+  static double RewardMean(const EvalPart& part);
+  void PrintParts(const std::map<std::string, EvalPart>& parts, const std::string& label,
+                  std::map<std::string, double>& metrics) const;
+  void Print(const EvalPart& part, const std::string& suffix, std::map<std::string, double>& metrics) const;
+
+  double success_;
+  std::vector<int64_t> more_k_;
+  EvalPart all_;
+  std::map<std::string, EvalPart> by_domain_, by_set_;
 };
 
-// Reads one version's evaluation from the pool and returns its metrics, or an empty map if its episodes are not stored.
-// Reads the trees one group at a time. Errors come from the pool.
+// Returns 1, 2, 4, ... up to the most samples of a task, and those values of `more` that are not larger, sorted.
+std::vector<int64_t> PassesOf(const EvalPart& part, const std::vector<int64_t>& more = {});
+
+// Adds one version's evaluation from the pool to `figures`, which stays as it is if the episodes are not stored. Reads
+// the trees one group at a time. Errors come from the pool.
+absl::Status AddEvaluation(datapool::Client& pool, int64_t version, EvalFigures& figures);
+
+// Returns the metrics of one version's evaluation, or an empty map if its episodes are not stored. Errors come from the
+// pool.
 absl::StatusOr<std::map<std::string, double>> EvalFiguresOf(datapool::Client& pool, int64_t version, double success);
 
 }  // namespace ingot::view

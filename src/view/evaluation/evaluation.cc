@@ -60,12 +60,22 @@ void SetBootstrap(const std::vector<double>& values, Estimate& estimate) {
 
 }  // namespace
 
+Estimate BootstrapOf(const std::vector<double>& values) {
+  Estimate estimate = MeanOf(values);
+  if (values.size() >= 2) SetBootstrap(values, estimate);
+  return estimate;
+}
+
 Estimate EstimateOf(const std::vector<double>& values) {
   Estimate estimate = MeanOf(values);
   if (values.size() < 2) return estimate;
   const bool binary = std::all_of(values.begin(), values.end(), [](double value) { return value == 0 || value == 1; });
   binary ? SetWilson(estimate) : SetBootstrap(values, estimate);
   return estimate;
+}
+
+base::json::object EstimateJson(const Estimate& estimate) {
+  return {{"mean", estimate.mean}, {"low", estimate.low}, {"high", estimate.high}, {"values", estimate.values}};
 }
 
 absl::StatusOr<TaskRewards> EvaluatedTasks(datapool::Client& pool, int64_t version) {
@@ -102,18 +112,6 @@ Estimate EstimateOf(const TaskRewards& rewards) {
   std::vector<double> values;
   for (const auto& [task, reward] : rewards) values.push_back(reward);
   return EstimateOf(values);
-}
-
-std::optional<Estimate> DifferenceOf(const TaskRewards& first, const TaskRewards& other) {
-  std::vector<double> differences;
-  for (const auto& [task, reward] : first) {
-    const auto found = other.find(task);
-    if (found != other.end()) differences.push_back(found->second - reward);
-  }
-  if (differences.size() < 2) return std::nullopt;
-  Estimate estimate = MeanOf(differences);
-  SetBootstrap(differences, estimate);
-  return estimate;
 }
 
 std::map<int64_t, double> EvaluatedVersions(const Rows& rows) {

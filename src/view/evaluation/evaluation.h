@@ -4,10 +4,10 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "base/status.h"
 #include "datapool/client.h"
 #include "view/rows.h"
@@ -26,6 +26,11 @@ struct Estimate {
 // percentile bootstrap (Efron 1979, Ann. Stat. 7, p. 1) with a fixed seed, so the same values always produce the same
 // interval.
 Estimate EstimateOf(const std::vector<double>& values);
+// Same, but always uses the bootstrap.
+Estimate BootstrapOf(const std::vector<double>& values);
+
+// Returns {"mean", "low", "high", "values"}.
+base::json::object EstimateJson(const Estimate& estimate);
 
 // Each held-out task's mean reward over its samples, by task id, or by SET/ID if the sets have names. A failed episode
 // counts as 0.
@@ -41,8 +46,6 @@ absl::StatusOr<std::vector<int64_t>> EvaluatedGroups(datapool::Client& pool, int
 
 // Averages over tasks because a task's samples are not independent.
 Estimate EstimateOf(const TaskRewards& rewards);
-// Returns the difference `other` - `first`, paired by common tasks, or nullopt if there are fewer than two.
-std::optional<Estimate> DifferenceOf(const TaskRewards& first, const TaskRewards& other);
 
 // Returns the versions that have an evaluation in the record, with their mean rewards.
 std::map<int64_t, double> EvaluatedVersions(const Rows& rows);

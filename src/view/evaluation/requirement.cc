@@ -91,7 +91,12 @@ absl::StatusOr<Requirement> ParseRequirement(const std::string& text) {
   if (at == std::string::npos || (at > 0 && text[at - 1] == '=')) return Malformed(text, "the operator is missing");
   const std::string figure = Trimmed(text.substr(0, at));
   if (figure.empty()) return Malformed(text, "the figure is missing");
+  constexpr std::string_view kScaffold = "@scaffold:";
   requirement.figure = figure.starts_with("eval/") ? figure : absl::StrCat("eval/", figure);
+  if (const size_t mark = requirement.figure.find(kScaffold); mark != std::string::npos) {
+    requirement.scaffold = requirement.figure.substr(mark + kScaffold.size());
+    requirement.figure.resize(mark);
+  }
   std::string rest = text.substr(at);
   const auto found =
       std::find_if(kOperators.begin(), kOperators.end(), [&](const auto& one) { return rest.starts_with(one.first); });
@@ -102,6 +107,14 @@ absl::StatusOr<Requirement> ParseRequirement(const std::string& text) {
   if (!value) return Malformed(text, absl::StrCat("'", base::Printable(rest), "' is not a number"));
   requirement.value = *value;
   return requirement;
+}
+
+std::optional<int64_t> PassOf(const Requirement& requirement) {
+  constexpr std::string_view kPass = "eval/pass@";
+  if (!requirement.figure.starts_with(kPass)) return std::nullopt;
+  const std::string rest = requirement.figure.substr(kPass.size());
+  int64_t k = 0;
+  return absl::SimpleAtoi(rest.substr(0, rest.find('@')), &k) ? std::optional(k) : std::nullopt;
 }
 
 absl::StatusOr<RequirementResult> CheckRequirement(const Requirement& requirement, const Figures& figures,

@@ -5,8 +5,11 @@
 //   FIGURE OPERATOR best           OPERATOR: >=, >, <=, or <
 //   FIGURE OPERATOR best + VALUE   best: the best value of this figure in earlier evaluations, the largest for >= and >
 //   FIGURE OPERATOR best - VALUE   and the smallest for <= and <
+//
+// FIGURE@scaffold:NAME is the figure of one scaffold's evaluation, if an evaluation runs several.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -26,8 +29,9 @@ struct EarlierEvaluation {
 
 struct Requirement {
   enum class Operator { kAtLeast, kAbove, kAtMost, kBelow };
-  std::string text;    // as it was written
-  std::string figure;  // full name
+  std::string text;      // as it was written
+  std::string figure;    // full name, without the scaffold
+  std::string scaffold;  // empty = of every scaffold
   Operator op = Operator::kAtLeast;
   bool best = false;  // compare with `best` + value
   double value = 0;
@@ -35,6 +39,9 @@ struct Requirement {
 
 // Returns INVALID_ARGUMENT, with the text and the grammar, if the text does not have one of the forms above.
 absl::StatusOr<Requirement> ParseRequirement(const std::string& text);
+
+// Returns K if the figure is eval/pass@K, of all tasks or of a part of them.
+std::optional<int64_t> PassOf(const Requirement& requirement);
 
 struct RequirementResult {
   bool met = false;

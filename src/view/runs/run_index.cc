@@ -43,10 +43,6 @@ object RunJson(const IndexedRun& run, const Rows& rows) {
   return fields;
 }
 
-object EstimateJson(const Estimate& estimate) {
-  return object{{"mean", estimate.mean}, {"low", estimate.low}, {"high", estimate.high}, {"values", estimate.values}};
-}
-
 value OptionalJson(const std::optional<Estimate>& estimate) {
   return estimate ? value(EstimateJson(*estimate)) : value(nullptr);
 }
@@ -175,12 +171,14 @@ absl::StatusOr<value> RunIndex::Compared(const Query& query) {
     INGOT_ASSIGN_OR_RETURN(first, EvaluatedOf(other));
   }
   const ComparedFigures figures = FiguresOf(own.run, first ? &first->run : nullptr);
+  std::optional<Estimate> difference;
+  if (figures.difference && figures.difference->known()) difference = figures.difference->estimate;
   return object{{"steps", figures.steps},
                 {"reward", EstimateJson(figures.reward)},
                 {"version", own.run.evaluated_version},
                 {"evaluation", OptionalJson(figures.evaluation)},
                 {"no_interval", SafeText(own.no_tasks)},
-                {"difference", OptionalJson(figures.difference)},
+                {"difference", OptionalJson(difference)},
                 {"settled", own.settled && (!first || first->settled)}};
 }
 

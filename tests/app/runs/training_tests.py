@@ -3,7 +3,8 @@
 
 Cases: smoke (the whole smoke run meets its goal), seeds (so it does with five seeds), supervised (SFT and DPO from files
 alone, on one process and on two ranks, stopped and killed), speculation (it changes no byte of a run), rewards (composed
-rewards, regraded and exported), evaluate (the evaluation of a checkpoint).
+rewards, regraded and exported), evaluate (the evaluation of a checkpoint), scaffolds (several scaffolds and sets at
+once, and the comparison of two checkpoints).
 """
 import json
 import os
@@ -317,5 +318,56 @@ def case_evaluate(ingot):
     check(done.returncode == 2 and "the evaluation of another checkpoint" in done.stderr, done)
 
 
+def case_scaffolds(ingot):
+    """One command evaluates several scaffolds on several sets. Two checkpoints are compared by task."""
+    folder = write_asking_config(ingot, agent_seconds=0)
+    for name, ids in (("easy", "ab"), ("hard", "cde"), ("other", "xy")):
+        (folder / f"{name}.jsonl").write_text("".join(f'{{"task_id": "{one}"}}\n' for one in ids))
+    (folder / "none.jsonl").write_text("")
+    code, output = ingot.run("train", {"run.name": "s", "scheduler.total_steps": 2, "scheduler.drop_zero_variance": "false",
+                                       "trainer.checkpoint_every": 1, "trainer.keep_checkpoints": 5})
+    check(code == 0, output)
+    recipes = json.dumps([{"name": name, "domains": domains, "command": ["/usr/bin/python3", "-I", f"{folder}/agent.py"],
+                           "verifier": {"kind": "numeric", "expected": "1"}} for name, domains in (("one", []), ("two", ["code"]))])
+
+    def evaluate(step, *options, sets="{easy: %s/easy.jsonl, hard: %s/hard.jsonl}", **more):
+        settings = {"run.name": "s", "agents.recipes": recipes, "eval.avg_n": 3, "eval.tasks": sets.replace("%s", str(folder)), **more}
+        return ingot.ask(("eval", *options, f"{folder}/s/checkpoints/step-{step:08d}"), settings, timeout=200)
+
+    both = ("--scaffold", "one", "--scaffold", "two")
+    done = evaluate(1, *both, "--json", "--pass", "3", "--require", "pass@3@scaffold:two >= 0", "--require", "reward_mean <= 1")
+    check(done.returncode == 0, done)
+    result = json.loads(done.stdout)
+    check([(row["scaffold"], row["set"], row["tasks"], row["samples"]) for row in result["rows"]] ==
+          [(name, of, tasks, 3) for name in ("one", "two") for of, tasks in (("easy", 2), ("hard", 3), ("", 5))], result)
+    check(all(set(row["pass"]) == {"1", "2", "3"} for row in result["rows"]), result)
+    check([one["scaffold"] for one in result["requirements"]] == ["one", "two", "two"], result)
+    for row in result["rows"]:
+        figures = next(one["figures"] for one in result["evaluations"] if one["scaffold"] == row["scaffold"])
+        suffix = f"@set:{row['set']}" if row["set"] else ""
+        check(abs(figures["eval/reward_mean" + suffix] - row["avg"]["mean"]) < 1e-9, (row, figures))
+    done = evaluate(2, *both)
+    check(done.returncode == 0 and re.search(r"\ntwo +hard +3 +3 +0", done.stdout), done)
+    evaluations = [f"{folder}/s-eval/step-0000000{step}@two" for step in (1, 2)]
+    done = ingot.call("compare", *evaluations)
+    check(done.returncode == 0 and re.search(r"p = \S+, 5 tasks: the difference (is real|may be chance)", done.stdout), done)
+    compared = json.loads(ingot.call("compare", "--json", *evaluations).stdout)["runs"][1]
+    check(compared["difference"]["tasks"] == 5 and set(compared["sets"]) == {"easy", "hard"}, compared)
+    done = evaluate(2, **{"run.name": "others"}, sets="%s/other.jsonl")
+    check(done.returncode == 0, done)
+    done = ingot.call("compare", evaluations[0], f"{folder}/others-eval/step-00000002")
+    check("not comparable: 5 and 2 tasks, of which 0 in common; evaluate both on the same eval.tasks" in done.stdout, done)
+    for options, settings, message in (
+            (("--scaffold", "tow"), {}, "'tow' is not a recipe in agents.recipes, which has one, two: did you mean two?"),
+            (("--scaffold", "one", "--scaffold", "one"), {}, "names 'one' twice"),
+            (("--pass", "4"), {}, "pass@4 needs at least 4 samples per task, and eval.avg_n is 3: set eval.avg_n=4"),
+            (("--pass", "0"), {}, "pass@0 needs a positive number"),
+            (("--require", "pass@8 > 0"), {}, "set eval.avg_n=8"),
+            (("--require", "reward_mean@scaffold:two > 0"), {}, "add --scaffold two"),
+            ((), {"sets": "{easy: %s/none.jsonl}"}, "none.jsonl")):
+        done = evaluate(1, *options, **settings)
+        check(done.returncode == 2 and message in done.stderr, f"{options}: {done}")
+
+
 if __name__ == "__main__":
-    main(case_smoke, case_seeds, case_speculation, case_supervised, case_rewards, case_evaluate)
+    main(case_smoke, case_seeds, case_speculation, case_supervised, case_rewards, case_evaluate, case_scaffolds)

@@ -101,11 +101,27 @@ Command::Run DeclareEval(CLI::App& parser) {
   parser.add_option("checkpoint", args->checkpoint, "a checkpoint or model folder")->required();
   AddRunArgs(parser, args->run);
   parser
-      .add_option("--require", args->requirements,
-                  "exit with 1 unless this holds: 'reward_mean >= best - 0.02' compares with the best evaluation of "
-                  "another checkpoint, 'pass@4 > 0.5' with a number (repeatable)")
+      .add_option(
+          "--require", args->requirements,
+          "exit with 1 unless this holds: 'reward_mean >= best - 0.02' compares with the best evaluation of "
+          "another checkpoint, 'pass@4 > 0.5' with a number, and 'reward_mean@scaffold:NAME > 0.5' is about one "
+          "scaffold (repeatable)")
       ->type_name("CONDITION")
       ->allow_extra_args(false);
+  parser
+      .add_option("--scaffold", args->scaffolds,
+                  "evaluate only with this recipe, on all held-out tasks, whatever its domains; repeatable: one after "
+                  "another, with a row in the table for each; default: the recipes share the tasks, as in the run")
+      ->type_name("NAME")
+      ->allow_extra_args(false);
+  parser
+      .add_option(
+          "--pass", args->pass,
+          "pass@K to show in the table, at most eval.avg_n (repeatable); default: 1 and the largest power of two")
+      ->type_name("K")
+      ->allow_extra_args(false);
+  parser.add_flag("--json", args->json,
+                  "print one JSON object with the table's rows, all figures, and the requirements");
   return [args] { return Evaluate(*args); };
 }
 

@@ -57,6 +57,7 @@ Command::Run DeclareCompare(CLI::App& parser) {
   const auto args = std::make_shared<CompareArgs>();
   parser.add_option("run_dirs", args->run_dirs, "run folders; the others are compared with the first")->required();
   parser.add_option("--html", args->html, "also write the curves to this HTML file");
+  parser.add_flag("--json", args->json, "print one JSON object instead of the table");
   return [args] { return Compare(*args); };
 }
 

@@ -13,6 +13,7 @@
 #include "app/terminal/progress.h"
 #include "base/checksum.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/printable.h"
 #include "view/evaluation/report.h"
 
@@ -118,7 +119,9 @@ absl::Status CompareOrError(const CompareArgs& args) {
     runs.push_back(std::move(run));
   }
   progress.Clear();
-  std::printf("%s", view::CompareText(runs).c_str());  // names are already printable
+  // Names are already printable.
+  const std::string text = args.json ? base::PrintJson(view::CompareJson(runs)) + "\n" : view::CompareText(runs);
+  std::printf("%s", text.c_str());
   return args.html.empty() ? absl::OkStatus() : WriteWhole(args.html, view::CompareHtml(runs));
 }
 

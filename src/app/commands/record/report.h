@@ -16,7 +16,8 @@ int Report(const ReportArgs& args);
 
 struct CompareArgs {
   std::vector<std::string> run_dirs;
-  std::string html;  // output file for the curves, overwritten; empty = only the table
+  std::string html;  // output file for the curves, overwritten; empty = none
+  bool json = false;
 };
 int Compare(const CompareArgs& args);
 
