@@ -12,6 +12,7 @@
 #include "../temp_dir.h"
 #include "../tiny_kinds.h"
 #include "../tiny_model.h"
+#include "trainer/checkpoints/checkpoint_copy.h"
 #include "trainer/trainer.h"
 
 namespace ingot::trainer {
@@ -321,6 +322,39 @@ TEST(Checkpoint, AFailedWriteNamesThePathAndLeavesTheOthers) {
   EXPECT_FALSE(trainer->SaveCheckpoint(dir.path(), {{"../escape", "x"}}).ok());
   EXPECT_FALSE(trainer->SaveCheckpoint(dir.path(), {{"state.json", "x"}}).ok());
   EXPECT_EQ(LatestCheckpoint(dir.path())->step, 0);
+}
+
+TEST(CheckpointCopy, ContinuesTheSameWeightsUnderAnotherStep) {
+  TempDir dir;
+  auto trainer = Fresh();
+  Train(*trainer, 2);
+  const auto saved = trainer->SaveCheckpoint(dir.path() + "/checkpoints", {{"tokenizer.json", "{}"}});
+  ASSERT_TRUE(saved.ok()) << saved.status();
+  Train(*trainer, 4);
+  const auto copied = CopyCheckpoint(saved->path, dir.path() + "/candidate", 5);
+  ASSERT_TRUE(copied.ok()) << copied.status();
+  EXPECT_EQ(copied->path, dir.path() + "/candidate/step-00000005");
+  EXPECT_EQ(LatestCheckpoint(dir.path() + "/candidate")->step, 5);
+  EXPECT_EQ(Names(copied->path), Names(saved->path));
+  EXPECT_EQ(Names(dir.path() + "/candidate"), std::vector<std::string>{"step-00000005"});
+  const auto before = Trainer::Resume(Options(), saved->path), after = Trainer::Resume(Options(), copied->path);
+  ASSERT_TRUE(before.ok() && after.ok()) << after.status();
+  EXPECT_EQ((*after)->version(), 5);
+  ExpectSameBits(**before, **after);
+  Train(**after, 6);
+  fs::remove_all(saved->path);
+  EXPECT_TRUE(VerifyCheckpoint(copied->path).ok()) << "the copy does not need the first";
+  EXPECT_TRUE(CopyCheckpoint(copied->path, dir.path() + "/candidate", 5).ok()) << "it replaces an earlier copy";
+}
+
+TEST(CheckpointCopy, RejectsADamagedCheckpoint) {
+  TempDir dir;
+  const auto saved = Fresh()->SaveCheckpoint(dir.path() + "/checkpoints", {});
+  ASSERT_TRUE(saved.ok()) << saved.status();
+  WriteAll(saved->path + "/model.safetensors", "other");
+  EXPECT_TRUE(absl::IsDataLoss(CopyCheckpoint(saved->path, dir.path() + "/candidate", 5).status()));
+  EXPECT_TRUE(absl::IsDataLoss(CopyCheckpoint(dir.path() + "/none", dir.path() + "/candidate", 5).status()));
+  EXPECT_FALSE(fs::exists(dir.path() + "/candidate"));
 }
 
 }  // namespace
