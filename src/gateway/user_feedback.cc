@@ -60,6 +60,18 @@ absl::StatusOr<GivenFeedback> ReadFeedback(const base::json::value& body) {
   return given;
 }
 
+std::optional<NextMessage> NextMessageIn(const text::Conversation& conversation, const std::string& call_id) {
+  const auto& messages = conversation.messages;
+  if (messages.size() < 2 || messages.back().role != kUser) return std::nullopt;
+  const text::Message& answer = messages[messages.size() - 2];
+  if (answer.role != "assistant") return std::nullopt;
+  NextMessage next{.call_id = call_id, .question = "", .answer = answer.content, .message = messages.back().content};
+  const auto question =
+      std::find_if(messages.rbegin() + 2, messages.rend(), [](const text::Message& one) { return one.role == kUser; });
+  if (question != messages.rend()) next.question = question->content;
+  return next;
+}
+
 std::string MetadataOfUser(const std::string& user) {
   return user.empty() ? "" : base::PrintJson(base::json::object{{kUser, user}});
 }

@@ -2,10 +2,12 @@
 // about answers.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "base/json.h"
 #include "base/status.h"
+#include "text/chat/chat.h"
 
 namespace ingot::gateway {
 
@@ -18,6 +20,18 @@ struct GivenFeedback {
 
 inline constexpr size_t kMaxFeedbackComment = 4096;  // bytes
 
+// What a user wrote right after an answer.
+struct NextMessage {
+  std::string call_id;   // the call that sampled the answer
+  std::string question;  // the user's last message before the answer; empty = none
+  std::string answer;
+  std::string message;
+};
+
+// Returns nullopt unless the conversation ends with an answer and one message from the user. `call_id`: the call that
+// sampled that answer.
+std::optional<NextMessage> NextMessageIn(const text::Conversation& conversation, const std::string& call_id);
+
 // Thread safe.
 class UserFeedback {
  public:
@@ -27,6 +41,9 @@ class UserFeedback {
   // OK means that the feedback is durable. May be repeated. Returns an ApiError if the key's user has no such answer, or
   // if the answer has been trained on with another reward. Blocks for one fsync.
   virtual absl::Status Give(const std::string& api_key, const GivenFeedback& given) = 0;
+  // Called once a call that continues an answer is recorded, for answers to any user. By default, does nothing. Must not
+  // block.
+  virtual void OnNextMessage(NextMessage /*next*/) {}
 };
 
 // Parses {"id", "reward", "comment"?}. `id` is the id of a response in any API, such as chatcmpl-..., or its request id.

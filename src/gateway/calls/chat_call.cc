@@ -10,6 +10,7 @@
 #include "gateway/api/client_tools.h"
 #include "gateway/calls/sampling.h"
 #include "gateway/prompt/recorded_message.h"
+#include "gateway/user_feedback.h"
 
 namespace ingot::gateway {
 namespace {
@@ -321,7 +322,10 @@ void ChatCall::Complete() {
     }
   }
   if (known) setup_.episode->CountRecorded(setup_.call_id, sequence_);
-  if (known && !plan_->raw) Remember(status.ok(), std::move(sampled));
+  if (known && !plan_->raw) {
+    Remember(status.ok(), std::move(sampled));
+    ReportNextMessage();
+  }
   Done(std::move(status));
 }
 
@@ -339,6 +343,17 @@ std::vector<std::string> ChatCall::EchoedOf(const text::Message& delivered) cons
 // Returns the answer, including the beginning that the client wrote.
 text::Message ChatCall::Turn() const {
   return plan_->begun.has_value() ? ContinuedMessage(*plan_->begun, delivery_->message()) : delivery_->message();
+}
+
+void ChatCall::ReportNextMessage() const {
+  const Continuation& continued = plan_->continued;
+  if (core_.parts.feedback == nullptr || continued.parent_call_id.empty()) return;
+  const text::Conversation& asked =
+      continued.conversation.has_value() ? *continued.conversation : setup_.request->conversation;
+  // Other answers may stand between the parent's and the message, if the client changed them.
+  if (continued.match.first_new + 1 != asked.messages.size()) return;
+  std::optional<NextMessage> next = NextMessageIn(asked, continued.parent_call_id);
+  if (next.has_value()) core_.parts.feedback->OnNextMessage(*std::move(next));
 }
 
 // Adds the call to the episode's history, with its answer or with the prefix that the client may have.

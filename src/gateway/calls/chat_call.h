@@ -109,6 +109,8 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   // Returns the request that appends the call, with all segments that the pool has not acknowledged yet.
   v1::AppendCallRequest AppendOf(const v1::Call& record, const std::vector<SegmentRef>& sampled) const;
   absl::Status Append(const v1::Call& record, const std::vector<SegmentRef>& sampled);
+  // Reports the user's message, if it follows a recorded answer.
+  void ReportNextMessage() const;
   void Done(const absl::Status& status);
   void Count(const absl::Status& status, bool aborted);
   void CountTokens(const absl::Status& status);
