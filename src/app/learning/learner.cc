@@ -1,30 +1,23 @@
 #include "app/learning/learner.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_join.h"
 #include "app/learning/answer_groups.h"
+#include "app/learning/deployment_gate.h"
 #include "app/training/trainer_start.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/waits.h"
+#include "trainer/checkpoints/checkpoint_copy.h"
 
 namespace ingot::app {
 namespace {
 
 constexpr std::chrono::milliseconds kPoll{100};
-
-absl::StatusOr<std::vector<view::Requirement>> ParseRequirements(const std::vector<std::string>& texts) {
-  std::vector<view::Requirement> requirements;
-  for (const std::string& text : texts) {
-    absl::StatusOr<view::Requirement> parsed = view::ParseRequirement(text);
-    if (!parsed.ok()) return base::Annotate(parsed.status(), "learn.require");
-    requirements.push_back(*std::move(parsed));
-  }
-  return requirements;
-}
 
 absl::Status CheckAnswersPerRound(const RunConfig& config) {
   const int64_t answers = config.learn.round_answers, groups = config.scheduler.groups_per_step;
@@ -32,6 +25,19 @@ absl::Status CheckAnswersPerRound(const RunConfig& config) {
   return absl::InvalidArgumentError(absl::StrCat("learn.round_answers is ", answers,
                                                  ", but must be a multiple of scheduler.groups_per_step (", groups,
                                                  "), the answers per step"));
+}
+
+// A judge without a URL is a model that this server serves.
+absl::Status CheckJudge(const RunConfig& config) {
+  const std::string& model = config.learn.judge.server.model;
+  if (!config.learn.judge.on() || !config.learn.judge.server.url.empty() || model == config.gateway.model_name) {
+    return absl::OkStatus();
+  }
+  const bool listed = std::ranges::any_of(config.gateway.models, [&](const auto& one) { return one.name == model; });
+  if (listed) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("learn.judge.model is '", model, "', which this server does not serve: name gateway.model_name ('",
+                   config.gateway.model_name, "') or a model in gateway.models, or set learn.judge.url"));
 }
 
 std::string NameOfEvaluation(const Round& round) { return absl::StrCat("round-", round.number); }
@@ -68,11 +74,13 @@ absl::Status CheckLearning(const RunConfig& config) {
     return refuse("datapool.backend must be rocksdb with `ingot serve --learn`, whose process holds the pool");
   }
   INGOT_RETURN_IF_ERROR(CheckAnswersPerRound(config));
-  return ParseRequirements(config.learn.require).status();
+  INGOT_RETURN_IF_ERROR(CheckJudge(config));
+  return ParseLearnRequirements(config.learn.require).status();
 }
 
 absl::StatusOr<std::unique_ptr<Learner>> Learner::Start(const LearnerParts& parts, Rounds& rounds, bool resume) {
-  INGOT_ASSIGN_OR_RETURN(std::vector<view::Requirement> requirements, ParseRequirements(parts.config.learn.require));
+  INGOT_ASSIGN_OR_RETURN(std::vector<view::Requirement> requirements,
+                         ParseLearnRequirements(parts.config.learn.require));
   auto learner = std::unique_ptr<Learner>(new Learner(parts, rounds, std::move(requirements)));
   const bool decided = !rounds.all().empty() && rounds.all().back().outcome != Outcome::kOpen;
   if (decided) INGOT_RETURN_IF_ERROR(rounds.Settle(rounds.all().back()));
@@ -108,7 +116,8 @@ absl::Status Learner::BeginRun(base::RunLog& log) {
   const std::string folder = absl::StrCat(parts_.dir.checkpoints(), "/", trainer::CheckpointName(0));
   absl::StatusOr<view::Figures> figures = parts_.evaluate(folder, NameOfEvaluation(first));
   if (!figures.ok()) return base::Annotate(figures.status(), "evaluating the first version");
-  INGOT_RETURN_IF_ERROR(base::Annotate(Judge(*figures, first), "learn.require"));
+  INGOT_RETURN_IF_ERROR(
+      base::Annotate(DecideDeployment(requirements_, *figures, rounds_.deployed(), first), "learn.require"));
   first.outcome = Outcome::kDeployed;  // there is nothing else to serve
   first.decided_unix_ns = base::Clock::Real().UnixNanos();
   INGOT_RETURN_IF_ERROR(Record(first, log));
@@ -117,27 +126,34 @@ absl::Status Learner::BeginRun(base::RunLog& log) {
   return absl::OkStatus();
 }
 
+std::string Learner::WhyTrainingStops() const {
+  const RunConfig& config = parts_.config;
+  if (config.learn.max_rejected > 0 && rejected_ >= config.learn.max_rejected) {
+    return absl::StrCat(rejected_, " rounds in a row were not deployed (learn.max_rejected): training stops, ",
+                        "and version ", trainer_->version(),
+                        " stays deployed. The last: ", absl::StrJoin(rounds_.all().back().reasons, "; "));
+  }
+  const int64_t steps = config.learn.round_answers / config.scheduler.groups_per_step;
+  if (trainer_->version() + steps > config.trainer.total_steps) {
+    return absl::StrCat("the next round would exceed scheduler.total_steps (", config.trainer.total_steps,
+                        "): training stops, and version ", trainer_->version(), " stays deployed");
+  }
+  return "";
+}
+
 absl::Status Learner::Run(RatedAnswers& answers, base::RunLog& log) {
   INGOT_RETURN_IF_ERROR(BeginRun(log));
   if (const Round& last = rounds_.all().back(); last.outcome == Outcome::kOpen) {
     parts_.line.Note(absl::StrCat("round ", last.number, " continues"));
     INGOT_RETURN_IF_ERROR(Finish(Round(last), log));
   }
+  std::string noted;
   while (!parts_.retry.stopped()) {
-    if (parts_.config.learn.max_rejected > 0 && rejected_ >= parts_.config.learn.max_rejected) {
-      parts_.line.Note(absl::StrCat(
-          rejected_, " rounds in a row were not deployed (learn.max_rejected): training stops, ", "and version ",
-          trainer_->version(), " stays deployed. The last: ", absl::StrJoin(rounds_.all().back().reasons, "; ")));
-      return absl::OkStatus();
-    }
-    if (trainer_->version() + parts_.config.learn.round_answers / parts_.config.scheduler.groups_per_step >
-        parts_.config.trainer.total_steps) {
-      parts_.line.Note(absl::StrCat("the next round would exceed scheduler.total_steps (",
-                                    parts_.config.trainer.total_steps, "): training stops, and version ",
-                                    trainer_->version(), " stays deployed"));
-      return absl::OkStatus();
-    }
-    const int64_t due = DueAnswers(answers);
+    INGOT_RETURN_IF_ERROR(RollBackIfAsked(log));
+    const std::string stops = WhyTrainingStops();
+    if (!stops.empty() && stops != noted) parts_.line.Note(stops);
+    noted = stops;
+    const int64_t due = stops.empty() ? DueAnswers(answers) : 0;
     if (due == 0) {
       const base::Wait wait("feedback on answers");
       std::this_thread::sleep_for(kPoll);
@@ -147,6 +163,36 @@ absl::Status Learner::Run(RatedAnswers& answers, base::RunLog& log) {
     if (round.has_value()) INGOT_RETURN_IF_ERROR(Finish(*std::move(round), log));
   }
   return absl::CancelledError("the server was stopped");
+}
+
+std::optional<Rollback> Learner::AskedRollback() {
+  absl::StatusOr<std::optional<Rollback>> asked = PendingRollback(rounds_);
+  if (asked.ok()) return *asked;
+  if (std::string why(asked.status().message()); why != rollback_fault_) {
+    parts_.line.Note(why);
+    rollback_fault_ = std::move(why);
+  }
+  return std::nullopt;
+}
+
+absl::Status Learner::RollBackIfAsked(base::RunLog& log) {
+  const std::optional<Rollback> asked = AskedRollback();
+  if (!asked.has_value()) return absl::OkStatus();
+  const auto drop = [&] {
+    return Persist(parts_.retry, "removing the request to roll back", [&] { return DropRollback(rounds_); });
+  };
+  const Round& last = rounds_.all().back();
+  const bool done = last.restores == asked->to && last.began_unix_ns == asked->requested_unix_ns;
+  if (done) return drop();  // the process died between the round's decision and this
+  Round round;
+  round.number = std::ssize(rounds_.all());
+  round.from = trainer_->version();
+  round.version = round.from + 1;
+  round.restores = asked->to;
+  round.began_unix_ns = asked->requested_unix_ns;
+  INGOT_RETURN_IF_ERROR(Store(round));
+  INGOT_RETURN_IF_ERROR(drop());
+  return Finish(std::move(round), log);
 }
 
 int64_t Learner::DueAnswers(const RatedAnswers& answers) const {
@@ -181,6 +227,14 @@ absl::Status Learner::Finish(Round round, base::RunLog& log) {
   return Settle(round);
 }
 
+bool Learner::RejectIfRollbackAsked(Round& round) {
+  const std::optional<Rollback> asked = AskedRollback();
+  if (!asked.has_value()) return false;
+  round.outcome = Outcome::kRejected;
+  round.reasons.push_back(absl::StrCat("the operator asked to roll back to version ", asked->to));
+  return true;
+}
+
 absl::Status Learner::Decide(Round& round) {
   const auto fail = [&](const absl::Status& why, const char* what) -> absl::Status {
     if (absl::IsCancelled(why)) return why;
@@ -188,12 +242,31 @@ absl::Status Learner::Decide(Round& round) {
     round.reasons = {absl::StrCat(what, ": ", why.message())};
     return absl::OkStatus();
   };
+  if (round.restores >= 0) {
+    const absl::Status restored = Restore(round);
+    return restored.ok() ? restored : fail(restored, "rollback");
+  }
+  if (RejectIfRollbackAsked(round)) return absl::OkStatus();
   const absl::StatusOr<std::string> candidate = Candidate(round);
   if (!candidate.ok()) return fail(candidate.status(), "training");
   const absl::StatusOr<view::Figures> figures = parts_.evaluate(*candidate, NameOfEvaluation(round));
   if (!figures.ok()) return fail(figures.status(), "evaluation");
-  const absl::Status judged = Judge(*figures, round);
-  return judged.ok() ? judged : fail(judged, "learn.require");
+  const absl::Status decided = DecideDeployment(requirements_, *figures, rounds_.deployed(), round);
+  if (!decided.ok()) return fail(decided, "learn.require");
+  if (round.outcome == Outcome::kDeployed) RejectIfRollbackAsked(round);
+  return absl::OkStatus();
+}
+
+absl::Status Learner::Restore(Round& round) {
+  const std::string from = absl::StrCat(parts_.dir.checkpoints(), "/", trainer::CheckpointName(round.restores));
+  INGOT_RETURN_IF_ERROR(trainer::CopyCheckpoint(from, rounds_.CandidateRoot(round.number), round.version).status());
+  for (const Round& earlier : rounds_.all()) {
+    const bool made_it = earlier.outcome == Outcome::kDeployed && earlier.version == round.restores;
+    if (made_it) round.evaluation = earlier.evaluation;
+  }
+  round.outcome = Outcome::kDeployed;
+  round.reasons = {absl::StrCat("the operator rolled back to version ", round.restores)};
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> Learner::Candidate(const Round& round) {
@@ -228,22 +301,6 @@ absl::Status Learner::TrainRound(const Round& round) {
   return absl::OkStatus();
 }
 
-absl::Status Learner::Judge(const view::Figures& figures, Round& round) const {
-  round.evaluation = figures;
-  std::vector<view::EarlierEvaluation> earlier;
-  if (const Round* const deployed = rounds_.deployed(); deployed != nullptr) {
-    earlier.push_back({absl::StrCat("deployed version ", deployed->version), deployed->evaluation});
-  }
-  bool met = true;
-  for (const view::Requirement& requirement : requirements_) {
-    INGOT_ASSIGN_OR_RETURN(view::RequirementResult result, view::CheckRequirement(requirement, figures, earlier));
-    met = met && result.met;
-    round.reasons.push_back(std::move(result.text));
-  }
-  round.outcome = met ? Outcome::kDeployed : Outcome::kRejected;
-  return absl::OkStatus();
-}
-
 absl::Status Learner::Settle(const Round& round) {
   INGOT_RETURN_IF_ERROR(
       Persist(parts_.retry, absl::StrCat("settling round ", round.number), [&] { return rounds_.Settle(round); }));
@@ -259,8 +316,10 @@ absl::Status Learner::Record(const Round& round, base::RunLog& log) {
   fields["version"] = round.version;
   for (const auto& [name, value] : step_metrics_) fields[name] = value;
   for (const auto& [name, value] : round.evaluation) fields[name] = value;
-  fields["reward/mean"] = round.reward_mean();
+  if (!round.answers.empty()) fields["reward/mean"] = round.reward_mean();
   fields["learn/answers"] = std::ssize(round.answers);
+  fields["learn/judged"] = std::ranges::count_if(round.answers, [](const RatedAnswer& one) { return one.judged; });
+  if (round.restores >= 0) fields["learn/restored"] = round.restores;
   fields["learn/deployed"] = round.outcome == Outcome::kDeployed ? 1 : 0;
   step_metrics_.clear();
   return Persist(parts_.retry, "writing the run's metrics", [&] { return log.Write(round.number, fields); });

@@ -5,6 +5,9 @@
 //                       deployed: the engine swaps to it in flight; its checkpoint is kept  <--------+
 //                       rejected, failed: the trainer returns to the deployed version's checkpoint
 //
+// A rollback that the operator asks for (rollback.h) rejects the open round, and is then a round of its own: a copy of
+// the earlier version's checkpoint is settled under the next version number.
+//
 // Every arrow begins from what is on disk (rounds.h), so after a crash an open round continues where it was, with the
 // same answers, and a decided round is settled. The decision is one atomic write. A version is published only after it.
 //
@@ -17,6 +20,7 @@
 #include <string>
 
 #include "app/learning/rated_answers.h"
+#include "app/learning/rollback.h"
 #include "app/learning/rounds.h"
 #include "app/models/model_setup.h"
 #include "app/run/persist.h"
@@ -54,8 +58,9 @@ class Learner {
   // run's folder may have checkpoints. Blocks during a warm start.
   static absl::StatusOr<std::unique_ptr<Learner>> Start(const LearnerParts& parts, Rounds& rounds, bool resume);
 
-  // Runs rounds until the process is told to stop (CANCELLED), scheduler.total_steps steps are deployed, or
-  // learn.max_rejected rounds in a row were rejected. The latter two return OK, and are printed. REQUIRES: called once.
+  // Runs rounds and rollbacks until the process is told to stop, and then returns CANCELLED. Once scheduler.total_steps
+  // steps are deployed, or learn.max_rejected rounds in a row were not, prints that and only waits for rollbacks.
+  // REQUIRES: called once.
   absl::Status Run(RatedAnswers& answers, base::RunLog& log);
 
  private:
@@ -66,6 +71,14 @@ class Learner {
   absl::Status Publish();
   // Evaluates the first version, so that later ones can be compared with it. Returns the errors of learn.require.
   absl::Status BeginRun(base::RunLog& log);
+  // Returns why no further round begins; empty = rounds may begin.
+  std::string WhyTrainingStops() const;
+  // Returns the pending request. A damaged file is printed once and ignored.
+  std::optional<Rollback> AskedRollback();
+  absl::Status RollBackIfAsked(base::RunLog& log);
+  bool RejectIfRollbackAsked(Round& round);
+  // Makes the candidate and the outcome of a round that restores an earlier version.
+  absl::Status Restore(Round& round);
   // Returns the number of answers that a round should train on now; 0 = wait.
   int64_t DueAnswers(const RatedAnswers& answers) const;
   // Returns nullopt if there are fewer answers by now.
@@ -76,7 +89,6 @@ class Learner {
   absl::Status Decide(Round& round);
   absl::StatusOr<std::string> Candidate(const Round& round);
   absl::Status TrainRound(const Round& round);
-  absl::Status Judge(const view::Figures& figures, Round& round) const;
   absl::Status Settle(const Round& round);
   absl::Status Record(const Round& round, base::RunLog& log);
   absl::Status Store(const Round& round);
@@ -88,6 +100,7 @@ class Learner {
   std::unique_ptr<trainer::Trainer> trainer_;
   trainer::StepMetrics step_metrics_;  // of the round's last step, if this process trained it
   int64_t rejected_ = 0;               // rounds in a row that this process did not deploy
+  std::string rollback_fault_;         // printed last by AskedRollback
 };
 
 }  // namespace ingot::app

@@ -4,13 +4,37 @@
 #include <tuple>
 #include <utility>
 
+#include "base/json.h"
 #include "base/log.h"
+#include "base/utf8.h"
 #include "gateway/api/api_error.h"
 
 namespace ingot::app {
 namespace {
 
 using gateway::ApiError;
+using gateway::NextMessage;
+
+constexpr size_t kMaxKept = 1024;  // bytes of each string in the fact of a next message
+
+// Returns the name of the fact with the message that follows the call's answer, or the verdict on it.
+std::string FactOf(const std::string& call_id) { return absl::StrCat("next:", call_id); }
+
+std::string JsonOf(const NextMessage& next) {
+  const auto cut = [](const std::string& text) { return base::json::string(base::CutText(text, kMaxKept)); };
+  return base::PrintJson(base::json::object{
+      {"question", cut(next.question)}, {"answer", cut(next.answer)}, {"message", cut(next.message)}});
+}
+
+std::string VerdictJson(const std::string& verdict, const std::string& reasoning) {
+  return base::PrintJson(base::json::object{{"verdict", base::json::string(verdict)},
+                                            {"reasoning", base::json::string(base::CutText(reasoning, kMaxKept))}});
+}
+
+std::string TextIn(const base::json::value& object, const char* name) {
+  const base::json::value* const found = base::Find(object, name);
+  return found != nullptr && found->is_string() ? std::string(found->get_string()) : "";
+}
 
 // Returns why the trainer would leave this call out or reject it; empty = it can be trained on.
 std::string WhyUntrainable(const v1::Call& call) {
@@ -54,8 +78,10 @@ absl::Status RatedAnswers::LoadConversation(const v1::Episode& listed, const std
     OnCall(call);
     base::MutexLock lock(mu_);
     const auto answer = answers_.find(call.call_id());
+    if (answer == answers_.end()) continue;
+    LoadNextMessage(tree.episode(), call.call_id(), answer->second);
     const auto reward = tree.episode().call_rewards().find(call.call_id());
-    if (answer == answers_.end() || reward == tree.episode().call_rewards().end()) continue;
+    if (reward == tree.episode().call_rewards().end()) continue;
     if (const auto round = rounds.find(call.call_id()); round != rounds.end()) {
       answer->second.reward = reward->second;
       answer->second.round = round->second;
@@ -64,6 +90,22 @@ absl::Status RatedAnswers::LoadConversation(const v1::Episode& listed, const std
     }
   }
   return absl::OkStatus();
+}
+
+void RatedAnswers::LoadNextMessage(const v1::Episode& conversation, const std::string& call_id, Answer& answer) {
+  const auto fact = conversation.facts().find(FactOf(call_id));
+  if (fact == conversation.facts().end()) return;
+  answer.kept = true;
+  const absl::StatusOr<base::json::value> next = base::ParseJson(fact->second);
+  if (!next.ok()) return;
+  const std::string verdict = TextIn(*next, "verdict");
+  answer.judged = verdict == "satisfied" || verdict == "dissatisfied";
+  const bool rated = conversation.call_rewards().contains(call_id);
+  if (!verdict.empty() || rated || !answer.untrainable.empty()) return;
+  unjudged_.push_back({.call_id = call_id,
+                       .question = TextIn(*next, "question"),
+                       .answer = TextIn(*next, "answer"),
+                       .message = TextIn(*next, "message")});
 }
 
 absl::StatusOr<RatedAnswers::Answer*> RatedAnswers::FindToRate(const std::string& user,
@@ -85,7 +127,8 @@ absl::StatusOr<RatedAnswers::Answer*> RatedAnswers::FindToRate(const std::string
     return ApiError(409, "feedback_in_progress", "id",
                     absl::StrCat("other feedback on answer ", given.call_id, " is being stored: send this again"));
   }
-  if (answer.reward == given.reward) return given.comment.empty() ? nullptr : &answer;
+  const bool replaces_judge = answer.judged && answer.round < 0;
+  if (answer.reward == given.reward) return given.comment.empty() && !replaces_judge ? nullptr : &answer;
   if (answer.round >= 0) {
     return ApiError(409, "feedback_trained", "id",
                     absl::StrCat("answer ", given.call_id, " is in round ", answer.round, " with a reward of ",
@@ -108,6 +151,8 @@ absl::Status RatedAnswers::Give(const std::string& api_key, const gateway::Given
     if (answer == nullptr) return absl::OkStatus();  // stored before
     answer->storing = true;
     store.set_episode_id(answer->episode_id);
+    const bool replaces_judge = answer->judged && answer->round < 0;
+    if (replaces_judge) (*store.mutable_facts())[FactOf(given.call_id)] = VerdictJson("superseded", "");
   }
   (*store.mutable_call_rewards())[given.call_id] = given.reward;
   if (!given.comment.empty()) {
@@ -119,7 +164,62 @@ absl::Status RatedAnswers::Give(const std::string& api_key, const gateway::Given
   answer.storing = false;
   INGOT_RETURN_IF_ERROR(base::Annotate(stored, "the feedback could not be stored"));
   AddRated(given.call_id, answer, given.reward);
+  if (answer.round < 0) answer.judged = false;
   return absl::OkStatus();
+}
+
+bool RatedAnswers::Awaits(const std::string& call_id) const {
+  const auto answer = answers_.find(call_id);
+  if (answer == answers_.end()) return false;
+  const Answer& one = answer->second;
+  return one.untrainable.empty() && !one.reward.has_value() && !one.storing && !one.kept;
+}
+
+bool RatedAnswers::AwaitsNextMessage(const std::string& call_id) const {
+  base::MutexLock lock(mu_);
+  return Awaits(call_id);
+}
+
+absl::StatusOr<bool> RatedAnswers::KeepNextMessage(const NextMessage& next) {
+  v1::StoreRewardRequest store;
+  {
+    base::MutexLock lock(mu_);
+    if (!Awaits(next.call_id)) return false;
+    Answer& answer = answers_.at(next.call_id);
+    answer.kept = true;
+    store.set_episode_id(answer.episode_id);
+  }
+  (*store.mutable_facts())[FactOf(next.call_id)] = JsonOf(next);
+  INGOT_RETURN_IF_ERROR(base::Annotate(pool_.StoreReward(store), "the user's next message could not be stored"));
+  return true;
+}
+
+absl::StatusOr<bool> RatedAnswers::GiveJudged(const JudgedFeedback& judged) {
+  v1::StoreRewardRequest store;
+  {
+    base::MutexLock lock(mu_);
+    const auto answer = answers_.find(judged.call_id);
+    const bool late = answer == answers_.end() || answer->second.reward.has_value() || answer->second.storing;
+    if (late) return false;
+    answer->second.storing = true;
+    store.set_episode_id(answer->second.episode_id);
+  }
+  if (judged.reward.has_value()) (*store.mutable_call_rewards())[judged.call_id] = *judged.reward;
+  (*store.mutable_facts())[FactOf(judged.call_id)] = VerdictJson(judged.verdict, judged.reasoning);
+  const absl::Status stored = pool_.StoreReward(store);
+  base::MutexLock lock(mu_);
+  Answer& answer = answers_.at(judged.call_id);  // not forgotten while it is being stored
+  answer.storing = false;
+  INGOT_RETURN_IF_ERROR(base::Annotate(stored, "the judge's verdict could not be stored"));
+  if (!judged.reward.has_value()) return true;
+  AddRated(judged.call_id, answer, *judged.reward);
+  answer.judged = true;
+  return true;
+}
+
+std::vector<NextMessage> RatedAnswers::TakeUnjudged() {
+  base::MutexLock lock(mu_);
+  return std::exchange(unjudged_, {});
 }
 
 void RatedAnswers::AddRated(const std::string& call_id, Answer& answer, double reward) {
@@ -177,7 +277,7 @@ std::vector<RatedAnswer> RatedAnswers::Take(int64_t count, int64_t round) {
     if (std::ssize(taken) == count || answer.storing) {
       left.push_back(rated);
     } else {
-      taken.push_back({rated.call_id, answer.episode_id, *answer.reward});
+      taken.push_back({rated.call_id, answer.episode_id, *answer.reward, answer.judged});
     }
   }
   if (std::ssize(taken) < count) return {};

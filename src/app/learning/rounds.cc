@@ -21,8 +21,10 @@ constexpr std::array<const char*, 4> kOutcomes = {"open", "deployed", "rejected"
 json::object JsonOf(const Round& round) {
   json::array answers, reasons;
   for (const RatedAnswer& answer : round.answers) {
-    answers.push_back(
-        json::object{{"call", answer.call_id}, {"conversation", answer.episode_id}, {"reward", answer.reward}});
+    answers.push_back(json::object{{"call", answer.call_id},
+                                   {"conversation", answer.episode_id},
+                                   {"reward", answer.reward},
+                                   {"judged", answer.judged}});
   }
   for (const std::string& reason : round.reasons) reasons.push_back(json::string(reason));
   json::object figures;
@@ -31,6 +33,7 @@ json::object JsonOf(const Round& round) {
           {"outcome", NameOf(round.outcome)},
           {"from", round.from},
           {"version", round.version},
+          {"restores", round.restores},
           {"reward_mean", round.reward_mean()},
           {"reasons", std::move(reasons)},
           {"evaluation", std::move(figures)},
@@ -44,6 +47,16 @@ Outcome OutcomeOf(const std::string& name) {
     if (name == kOutcomes.at(i)) return static_cast<Outcome>(i);
   }
   throw std::invalid_argument("outcome");
+}
+
+RatedAnswer AnswerFrom(const json::value& answer) {
+  RatedAnswer read;
+  read.call_id = std::string(answer.at("call").as_string());
+  read.episode_id = std::string(answer.at("conversation").as_string());
+  read.reward = answer.at("reward").to_number<double>();
+  const json::value* const judged = base::Find(answer, "judged");  // absent in files of earlier versions of Ingot
+  read.judged = judged != nullptr && judged->as_bool();
+  return read;
 }
 
 // REQUIRES: called where exceptions of Boost.JSON are caught.
@@ -60,10 +73,10 @@ Round RoundFrom(const json::value& parsed) {
   for (const auto& [name, value] : parsed.at("evaluation").as_object()) {
     if (value.is_number()) round.evaluation[std::string(name)] = value.to_number<double>();
   }
-  for (const json::value& answer : parsed.at("answers").as_array()) {
-    round.answers.push_back(
-        {text(answer.at("call")), text(answer.at("conversation")), answer.at("reward").to_number<double>()});
+  if (const json::value* const restores = base::Find(parsed, "restores")) {
+    round.restores = restores->to_number<int64_t>();
   }
+  for (const json::value& answer : parsed.at("answers").as_array()) round.answers.push_back(AnswerFrom(answer));
   return round;
 }
 
@@ -102,15 +115,15 @@ absl::StatusOr<Rounds> Rounds::Open(const std::string& run_path) {
   Rounds rounds(run_path);
   INGOT_RETURN_IF_ERROR(MakeFolder(run_path + "/rounds"));
   std::error_code none;
-  for (int64_t number = 0; fs::exists(rounds.PathOf(number), none); ++number) {
-    INGOT_ASSIGN_OR_RETURN(rounds.rounds_.emplace_back(), ReadRound(rounds.PathOf(number), number));
-  }
-  int64_t files = 0;
+  int64_t files = 0;  // counted first, because a server may add rounds while a command reads them
   for (const fs::directory_entry& entry : fs::directory_iterator(run_path + "/rounds", none)) {
     const std::string name = entry.path().filename();
     if (name.starts_with("round-") && name.ends_with(".json")) ++files;
   }
-  if (files == std::ssize(rounds.rounds_)) return rounds;
+  for (int64_t number = 0; fs::exists(rounds.PathOf(number), none); ++number) {
+    INGOT_ASSIGN_OR_RETURN(rounds.rounds_.emplace_back(), ReadRound(rounds.PathOf(number), number));
+  }
+  if (files <= std::ssize(rounds.rounds_)) return rounds;
   return absl::DataLossError(absl::StrCat(rounds.PathOf(std::ssize(rounds.rounds_)),
                                           " is missing, but there are later rounds: restore it from a backup"));
 }

@@ -9,7 +9,8 @@
 //
 //   begun --train--> candidate --evaluate, require--> decided --settle--> candidate moved to checkpoints, or removed
 //
-// Round 0 is the run's first version and its evaluation. It has no answers.
+// Round 0 is the run's first version and its evaluation. It has no answers. Neither has a round that restores an earlier
+// version, which the operator asked for (rollback.h). Its candidate is a copy of that version's checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +28,9 @@ enum class Outcome { kOpen, kDeployed, kRejected, kFailed };
 
 struct Round {
   int64_t number = 0;
-  int64_t from = 0;     // the deployed version that it trains
-  int64_t version = 0;  // the version that it makes
+  int64_t from = 0;       // the deployed version that it trains
+  int64_t version = 0;    // the version that it makes
+  int64_t restores = -1;  // the earlier version whose weights it deploys again; -1 = it trains
   std::vector<RatedAnswer> answers;
   Outcome outcome = Outcome::kOpen;
   std::vector<std::string> reasons;  // a line per requirement, or why the round failed
@@ -48,6 +50,7 @@ class Rounds {
   // Durably adds the next round, or replaces the last one. REQUIRES: all rounds before it are decided.
   absl::Status Store(const Round& round);
   const std::vector<Round>& all() const { return rounds_; }
+  const std::string& run_path() const { return run_path_; }
   // Returns the round that deployed the current version, or null if there is none yet.
   const Round* deployed() const;
   // Returns the round of every answer, by call.

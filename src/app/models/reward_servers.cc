@@ -39,8 +39,8 @@ bool DropRejected(const absl::Status& rejection, object& body) {
 
 class HttpJudge final : public reward::JudgeModel {
  public:
-  HttpJudge(std::string gateway_url, std::string gateway_key)
-      : gateway_url_(std::move(gateway_url)), gateway_key_(std::move(gateway_key)) {}
+  HttpJudge(std::string gateway_url, std::string gateway_key, std::function<bool()> cancelled)
+      : gateway_url_(std::move(gateway_url)), gateway_key_(std::move(gateway_key)), cancelled_(std::move(cancelled)) {}
 
   absl::StatusOr<std::string> Ask(const reward::JudgeServer& server,
                                   const reward::JudgeQuestion& question) const override {
@@ -64,7 +64,11 @@ class HttpJudge final : public reward::JudgeModel {
     const std::string url = ChatCompletionsUrl(base_url);
     absl::StatusOr<std::string> answer;
     do {
-      answer = Post({.url = url, .body = base::PrintJson(body), .key = key, .timeout_s = server.timeout_s});
+      answer = Post({.url = url,
+                     .body = base::PrintJson(body),
+                     .key = key,
+                     .timeout_s = server.timeout_s,
+                     .cancelled = cancelled_});
     } while (!answer.ok() && DropRejected(answer.status(), body));
     INGOT_RETURN_IF_ERROR(answer.status());
     return ContentOf(*answer, url);
@@ -72,6 +76,7 @@ class HttpJudge final : public reward::JudgeModel {
 
  private:
   const std::string gateway_url_, gateway_key_;
+  const std::function<bool()> cancelled_;
 };
 
 class HttpScorer final : public reward::ExternalScorer {
@@ -83,8 +88,10 @@ class HttpScorer final : public reward::ExternalScorer {
 
 }  // namespace
 
-reward::TermParts HttpTermParts(const std::string& gateway_url, const std::string& gateway_key) {
-  return {.judge = std::make_shared<HttpJudge>(gateway_url, gateway_key), .external = std::make_shared<HttpScorer>()};
+reward::TermParts HttpTermParts(const std::string& gateway_url, const std::string& gateway_key,
+                                std::function<bool()> cancelled) {
+  return {.judge = std::make_shared<HttpJudge>(gateway_url, gateway_key, std::move(cancelled)),
+          .external = std::make_shared<HttpScorer>()};
 }
 
 }  // namespace ingot::app

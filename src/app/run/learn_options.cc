@@ -1,8 +1,31 @@
 #include "app/run/learn_options.h"
 
 #include "base/config.h"
+#include "tree/reward_bounds.h"
 
 namespace ingot::app {
+namespace {
+
+constexpr base::Bound kReward{.low = -tree::kMaxReward, .high = tree::kMaxReward};
+
+}  // namespace
+
+void Bind(base::Schema& schema, LearnJudgeOptions& o) {
+  schema.Field(
+      "model", &o.server.model,
+      "name of a model that reads from a user's next message whether the answer before it was good; empty: only "
+      "explicit feedback counts");
+  schema.Field(
+      "url", &o.server.url,
+      "base URL of a server for OpenAI's chat completions with that model; empty: this server, where the model "
+      "is gateway.model_name or in gateway.models");
+  schema.Field("key_file", &o.server.key_file, "file with the bearer key; empty: none is sent");
+  schema.Field("timeout_s", &o.server.timeout_s, "timeout of one request, in seconds", base::LeftOpen(0, 86400));
+  schema.Field("max_tokens", &o.server.max_tokens, "maximum number of tokens in an answer", base::AtLeast(1));
+  schema.Field("concurrency", &o.concurrency, "maximum number of concurrent requests", base::AtLeast(1));
+  schema.Field("satisfied", &o.satisfied, "reward of an answer after which the user is satisfied", kReward);
+  schema.Field("dissatisfied", &o.dissatisfied, "reward of an answer after which the user is dissatisfied", kReward);
+}
 
 void Bind(base::Schema& schema, LearnOptions& o) {
   schema.Field("users_file", &o.users_file,
@@ -26,6 +49,7 @@ void Bind(base::Schema& schema, LearnOptions& o) {
   schema.Field("max_answers", &o.max_answers,
                "answers that can get feedback; beyond it, the oldest answer without feedback no longer can",
                base::Positive());
+  schema.Section("judge", o.judge);
 }
 
 }  // namespace ingot::app

@@ -21,10 +21,6 @@ constexpr char kSystem[] =
 constexpr char kSchema[] =
     R"({"type":"object","properties":{"reasoning":{"type":"string"},"verdict":{"type":"string","enum":["correct","incorrect","unsure"]},"score":{"type":"number","minimum":0,"maximum":1}},"required":["reasoning","verdict","score"],"additionalProperties":false})";
 
-void AppendPart(const std::string& name, const std::string& text, const std::string& nonce, std::string& out) {
-  absl::StrAppend(&out, "\n\n[", name, " ", nonce, "]\n", text, "\n[END OF ", name, " ", nonce, "]");
-}
-
 // Returns the object at the start of `text` with its size, or nullopt if there is none. Stops at the first syntax
 // error, so stray braces cost little.
 std::optional<std::pair<base::json::value, size_t>> ObjectAt(std::string_view text) {
@@ -69,6 +65,10 @@ Found LastVerdict(std::string_view text) {
 absl::Status Unusable(const std::string& fault) { return absl::InvalidArgumentError("the judge's answer " + fault); }
 
 }  // namespace
+
+void AppendPart(const std::string& name, const std::string& text, const std::string& nonce, std::string& out) {
+  absl::StrAppend(&out, "\n\n[", name, " ", nonce, "]\n", text, "\n[END OF ", name, " ", nonce, "]");
+}
 
 JudgeQuestion QuestionOf(const JudgeCase& one, const std::string& nonce, bool again) {
   std::string user = absl::StrCat("Rubric: ", one.rubric);

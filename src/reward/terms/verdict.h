@@ -19,6 +19,9 @@ struct JudgeCase {
 // response cannot close its own part and give instructions. `again` = the previous response was unusable.
 JudgeQuestion QuestionOf(const JudgeCase& one, const std::string& nonce, bool again);
 
+// Appends a string between markers with the nonce, such as "[RESPONSE 3f0c...]".
+void AppendPart(const std::string& name, const std::string& text, const std::string& nonce, std::string& out);
+
 struct JudgeVerdict {
   bool unsure = false;  // the judge abstained, so `score` is meaningless
   double score = 0;     // from 0 to 1

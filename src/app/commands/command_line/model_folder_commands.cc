@@ -11,6 +11,7 @@
 #include "app/commands/model/evaluate.h"
 #include "app/commands/model/learn.h"
 #include "app/commands/model/model_command.h"
+#include "app/commands/model/rollback.h"
 #include "app/commands/model/serve.h"
 #include "app/commands/model/text_command.h"
 #include "app/run/process.h"
@@ -195,6 +196,17 @@ Command::Run DeclareServe(CLI::App& parser) {
   };
 }
 
+Command::Run DeclareRollback(CLI::App& parser) {
+  const auto args = std::make_shared<RollbackArgs>();
+  parser.add_option("run_dir", args->run_dir, "runs/NAME of `ingot serve --learn`")->required();
+  parser
+      .add_option("--to", args->to,
+                  "the earlier deployed version; default: the one trained before the deployed weights")
+      ->type_name("VERSION")
+      ->check(CLI::NonNegativeNumber);
+  return [args] { return RollBack(*args); };
+}
+
 Command::Run DeclareEngineCheck(CLI::App& parser) {
   const auto args = std::make_shared<EngineCheckArgs>();
   parser.add_option("url", args->url, "URL of the server, such as http://127.0.0.1:8000")->required();
@@ -245,6 +257,7 @@ std::vector<Command> ModelFolderCommands() {
       {.name = "serve",
        .summary = "serve a model folder over the gateway's API",
        .declare = DeclareServe,
+       .group = {{"rollback", "deploy an earlier version of `ingot serve --learn` again", DeclareRollback}},
        .computes = true,
        .holds_keys = true,
        .logs = true},

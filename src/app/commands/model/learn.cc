@@ -2,21 +2,21 @@
 #include "app/commands/model/learn.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "app/checks/port_check.h"
 #include "app/checks/run_check.h"
 #include "app/cluster/role_addresses.h"
 #include "app/commands/run/run_command.h"
+#include "app/learning/feedback_judge.h"
 #include "app/learning/learner.h"
 #include "app/learning/opted_in_pool.h"
 #include "app/learning/version_evaluation.h"
 #include "app/models/kept_tokenizer.h"
+#include "app/models/reward_servers.h"
 #include "app/record/run_metrics.h"
 #include "app/roles/assembly.h"
 #include "app/run/kept_loss.h"
@@ -36,6 +36,7 @@ namespace {
 struct LearningServer {
   std::unique_ptr<datapool::Client> pool;
   std::unique_ptr<RatedAnswers> answers;
+  std::unique_ptr<FeedbackJudge> judge;  // null = without learn.judge
   std::shared_ptr<rollout::ServedEngine> engine;
   std::unique_ptr<weights::Publisher> publisher;
   std::unique_ptr<Learner> learner;
@@ -55,6 +56,7 @@ absl::Status StartGateway(const RunConfig& config, const ModelSetup& model, Lear
                          ConnectExternalModels(config.gateway, config.cluster.allow_plaintext));
   gateway::GatewayParts parts;
   parts.feedback = server.answers.get();
+  if (server.judge != nullptr) parts.feedback = server.judge.get();
   parts.vocab_size = static_cast<int32_t>(model.shape.vocab_size);
   parts.admin_key = base::RandomHex(24);
   INGOT_ASSIGN_OR_RETURN(server.gateway, MakeGateway(options, server.clients, model.text, std::move(parts)));
@@ -63,7 +65,15 @@ absl::Status StartGateway(const RunConfig& config, const ModelSetup& model, Lear
   return absl::OkStatus();
 }
 
+// Without a URL, the judge is a model that this server serves.
+void StartJudge(LearningServer& server) {
+  if (server.judge == nullptr) return;
+  const auto cancelled = [judge = server.judge.get()] { return judge->stopping() || StopFlag(); };
+  server.judge->Start(HttpTermParts(server.http->url() + "/v1", "", cancelled).judge);
+}
+
 void Stop(LearningServer& server) {
+  if (server.judge != nullptr) server.judge->Stop();
   server.http->Stop();
   server.gateway->Shutdown();
   server.gateway->EndSessions();
@@ -92,6 +102,9 @@ absl::Status RunServer(const RunConfig& config, const RunDir& dir, const ModelSe
   const size_t number_of_users = users.size();
   INGOT_ASSIGN_OR_RETURN(server.answers, RatedAnswers::Load(*server.pool, std::move(users), rounds.RoundsOfAnswers(),
                                                             config.learn.max_answers));
+  if (config.learn.judge.on()) {
+    server.judge = std::make_unique<FeedbackJudge>(config.learn.judge, *server.answers, metrics);
+  }
   INGOT_ASSIGN_OR_RETURN(server.engine, MakeServedEngine(config, model, absl::StrCat(config.name, "-learn"),
                                                          absl::StrCat(dir.logs(), "/engine-server.log")));
   server.publisher = std::make_unique<weights::Publisher>(config.weights.Options());
@@ -110,14 +123,13 @@ absl::Status RunServer(const RunConfig& config, const RunDir& dir, const ModelSe
   INGOT_RETURN_IF_ERROR(dir.DropReplaced());
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<base::RunLog> log, OpenRoundLog(config, dir, rounds, metrics));
   INGOT_RETURN_IF_ERROR(StartGateway(config, model, server));
+  StartJudge(server);
   const auto text = [&] { return server.gateway->MetricsText() + metrics.RenderText(); };
   INGOT_ASSIGN_OR_RETURN(auto endpoints, ServeMetrics(config, dir, "ingot", config.metrics.port, text));
   std::printf("%s: learning from %zu users at %s/v1  run folder %s\n", config.name.c_str(), number_of_users,
               server.http->url().c_str(), dir.path().c_str());
   std::fflush(stdout);
   const absl::Status learned = server.learner->Run(*server.answers, *log);
-  // Without rounds, it serves and stores feedback until it is stopped.
-  while (learned.ok() && !StopFlag()) std::this_thread::sleep_for(std::chrono::milliseconds(100));
   endpoints.clear();
   Stop(server);
   return absl::IsCancelled(learned) && StopFlag() ? absl::OkStatus() : learned;

@@ -1,0 +1,34 @@
+#include "app/learning/deployment_gate.h"
+
+#include <utility>
+
+namespace ingot::app {
+
+absl::StatusOr<std::vector<view::Requirement>> ParseLearnRequirements(const std::vector<std::string>& texts) {
+  std::vector<view::Requirement> requirements;
+  for (const std::string& text : texts) {
+    absl::StatusOr<view::Requirement> parsed = view::ParseRequirement(text);
+    if (!parsed.ok()) return base::Annotate(parsed.status(), "learn.require");
+    requirements.push_back(*std::move(parsed));
+  }
+  return requirements;
+}
+
+absl::Status DecideDeployment(const std::vector<view::Requirement>& requirements, const view::Figures& figures,
+                              const Round* deployed, Round& round) {
+  round.evaluation = figures;
+  std::vector<view::EarlierEvaluation> earlier;
+  if (deployed != nullptr) {
+    earlier.push_back({absl::StrCat("deployed version ", deployed->version), deployed->evaluation});
+  }
+  bool met = true;
+  for (const view::Requirement& requirement : requirements) {
+    INGOT_ASSIGN_OR_RETURN(view::RequirementResult result, view::CheckRequirement(requirement, figures, earlier));
+    met = met && result.met;
+    round.reasons.push_back(std::move(result.text));
+  }
+  round.outcome = met ? Outcome::kDeployed : Outcome::kRejected;
+  return absl::OkStatus();
+}
+
+}  // namespace ingot::app
