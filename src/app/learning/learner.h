@@ -36,9 +36,6 @@
 
 namespace ingot::app {
 
-// Returns INVALID_ARGUMENT, naming the key, if the configuration cannot be used with `ingot serve --learn`.
-absl::Status CheckLearning(const RunConfig& config);
-
 // The objects that the learner uses. They outlive it.
 struct LearnerParts {
   const RunConfig& config;

@@ -13,6 +13,7 @@
 #include "app/commands/run/run_command.h"
 #include "app/learning/feedback_judge.h"
 #include "app/learning/learner.h"
+#include "app/learning/learning_check.h"
 #include "app/learning/opted_in_pool.h"
 #include "app/learning/version_evaluation.h"
 #include "app/models/kept_tokenizer.h"
