@@ -153,7 +153,8 @@ TEST_F(FeedbackJudgeTest, ExplicitFeedbackWins) {
   EXPECT_EQ(taken[0].reward, 0.25);
   EXPECT_EQ(taken[1].reward, 0);
   EXPECT_FALSE(taken[1].judged);
-  const absl::StatusOr<bool> late = answers_->GiveJudged({.call_id = "b/0", .reward = 1, .verdict = "satisfied"});
+  const absl::StatusOr<bool> late =
+      answers_->GiveJudged({.call_id = "b/0", .reward = 1, .verdict = "satisfied", .reasoning = ""});
   EXPECT_FALSE(late.value());
   EXPECT_THAT(Fact("b", "b/0"), HasSubstr("superseded"));
 }
