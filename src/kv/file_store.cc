@@ -23,7 +23,8 @@ constexpr double kMaintenancePerRetirement = 4;
 constexpr double kLongestMaintenanceSeconds = 5;
 
 absl::Status Failed(const char* action, const std::string& path) {
-  return absl::UnavailableError(absl::StrCat("kv.store: cannot ", action, " ", path, ": ", std::strerror(errno)));
+  return absl::UnavailableError(
+      absl::StrCat("rollout.kv_store.path: cannot ", action, " ", path, ": ", std::strerror(errno)));
 }
 
 absl::Status Wrong(const std::string& path, const char* what) {
@@ -85,7 +86,7 @@ bool HaveSizes(const Planes& planes, std::span<const int64_t> plane_bytes) {
 
 absl::StatusOr<std::unique_ptr<FileStore>> FileStore::Open(const Options& options, const base::Clock& clock) {
   INGOT_RETURN_IF_ERROR(options.Validate());
-  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<StoreFolder> folder, StoreFolder::Open(options.store, options.max_bytes));
+  INGOT_ASSIGN_OR_RETURN(std::unique_ptr<StoreFolder> folder, StoreFolder::Open(options.path, options.max_bytes));
   std::unique_ptr<FileStore> store(new FileStore(options, std::move(folder), clock));
   INGOT_RETURN_IF_ERROR(store->Maintain());
   return store;
@@ -95,7 +96,7 @@ FileStore::FileStore(const Options& options, std::unique_ptr<StoreFolder> folder
     : options_(options),
       folder_(std::move(folder)),
       clock_(clock),
-      outage_(absl::StrCat("the KV store ", options.store), clock),
+      outage_(absl::StrCat("the KV store ", options.path), clock),
       maintenance_({.name = "kv maintenance"}, clock) {
   const double seconds = std::min(options.retire_after_s / kMaintenancePerRetirement, kLongestMaintenanceSeconds);
   timer_ = maintenance_.PostEvery(base::FromSeconds(seconds), [this] { Note(Maintain()).IgnoreError(); });

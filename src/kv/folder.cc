@@ -31,7 +31,7 @@ constexpr char kEnd[] = ".kv";
 
 absl::Status FolderError(std::string_view action, const std::string& path) {
   return absl::UnavailableError(
-      absl::StrCat("kv.store: cannot ", base::View(action), " ", path, ": ", std::strerror(errno)));
+      absl::StrCat("rollout.kv_store.path: cannot ", base::View(action), " ", path, ": ", std::strerror(errno)));
 }
 
 // Holds the store's lock.
@@ -55,7 +55,7 @@ absl::Status MakeFolder(const std::string& path) {
   std::error_code error;
   fs::create_directories(path, error);
   if (!error) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("kv.store: cannot create ", path, ": ", error.message()));
+  return absl::UnavailableError(absl::StrCat("rollout.kv_store.path: cannot create ", path, ": ", error.message()));
 }
 
 absl::Status Touch(const std::string& path) {
@@ -265,7 +265,7 @@ absl::StatusOr<int64_t> StoreFolder::MakeRoom(int64_t needed) {
   if (used + needed <= max_bytes_) return used;
   if (needed > max_bytes_) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("kv.max_bytes is ", max_bytes_, ", but a chunk has ", needed, " bytes; raise it"));
+        absl::StrCat("rollout.kv_store.max_bytes is ", max_bytes_, ", but a chunk has ", needed, " bytes; raise it"));
   }
   std::vector<StoredChunk> chunks = AllChunks(Path("roots"));
   // A reader touches a chunk before its parent, so that the chunks at the end of a chain go first.

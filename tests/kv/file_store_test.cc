@@ -3,8 +3,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <fstream>
 #include <thread>
 
@@ -20,7 +24,7 @@ using std::chrono::seconds;
 class FileStoreTest : public testing::Test {
  protected:
   std::unique_ptr<FileStore> Open(Options options = {}) {
-    options.store = folder_.path();
+    options.path = folder_.path();
     return FileStore::Open(options, clock_).value();
   }
   absl::Status Put(FileStore& store, const Chunk& chunk) {
@@ -222,9 +226,48 @@ TEST_F(FileStoreTest, AFailingStoreIsOffForAWhile) {
 TEST_F(FileStoreTest, AFolderThatCannotBeUsedIsAnErrorWithItsPath) {
   const std::string file = folder_.path() + "/file";
   ASSERT_TRUE(base::ReplaceFile(file, "x").ok());
-  const absl::Status status = FileStore::Open({.store = file + "/below"}).status();
+  const absl::Status status = FileStore::Open({.path = file + "/below"}).status();
   EXPECT_TRUE(absl::IsUnavailable(status));
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr(file));
+}
+
+// A limit on the size of files stands in for a full disk: the write fails in the middle of a chunk.
+TEST_F(FileStoreTest, AFullDiskLeavesNothingBehind) {
+  const auto store = Open();
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit full = before;
+  full.rlim_cur = 4200;  // the header and part of the first plane
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &full), 0);
+  const absl::Status status = Put(*store, chain_[0]);
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr(folder_.path()));
+  EXPECT_TRUE(fs::is_empty(folder_.path() + "/tmp"));
+  EXPECT_EQ(store->stats().failed_puts, 1);
+  clock_.Advance(seconds(1));
+  EXPECT_TRUE(absl::IsNotFound(Get(*store, chain_[0])));
+  EXPECT_TRUE(Put(*store, chain_[0]).ok()) << "there is space again";
+  EXPECT_TRUE(Get(*store, chain_[0]).ok());
+}
+
+// In a process that is not root, which may write everywhere.
+TEST_F(FileStoreTest, AReadOnlyFolderIsAnErrorWithItsPath) {
+  fs::permissions(folder_.path(),
+                  fs::perms::owner_read | fs::perms::owner_exec | fs::perms::others_read | fs::perms::others_exec);
+  const pid_t child = fork();
+  if (child == 0) {
+    if (geteuid() == 0 && setuid(65534) != 0) _exit(2);
+    const absl::Status status = FileStore::Open({.path = folder_.path()}).status();
+    const bool named = std::string(status.message()).find(folder_.path()) != std::string::npos;
+    _exit(absl::IsUnavailable(status) && named ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  fs::permissions(folder_.path(), fs::perms::owner_all);
 }
 
 TEST_F(FileStoreTest, PlanesOfOtherSizesAreRefused) {

@@ -17,7 +17,7 @@ constexpr int kKills = 200;
 
 // Writes chunks until it is killed.
 [[noreturn]] void WriteForever(const std::string& path, int64_t max_bytes, int32_t first_id) {
-  const auto store = FileStore::Open({.store = path, .max_bytes = max_bytes, .retire_after_s = 1});
+  const auto store = FileStore::Open({.path = path, .max_bytes = max_bytes, .retire_after_s = 1});
   if (!store.ok()) _exit(3);
   for (int32_t i = 0;; ++i) {
     const Root root = SmallRoot(static_cast<uint64_t>(i % 3));
@@ -42,7 +42,7 @@ TEST(KillTest, KilledWritersLeaveNothingWrong) {
     ASSERT_TRUE(WIFSIGNALED(status)) << "the writer ended by itself";
     largest = std::max(largest, ChunkBytesIn(folder.path() + "/roots"));
   }
-  const auto store = FileStore::Open({.store = folder.path(), .max_bytes = most}).value();
+  const auto store = FileStore::Open({.path = folder.path(), .max_bytes = most}).value();
   for (int32_t id = 0; id < 8000; id += 100) {
     for (uint64_t policy = 0; policy < 3; ++policy) {
       const Root root = SmallRoot(policy);

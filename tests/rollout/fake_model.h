@@ -11,10 +11,12 @@
 #include <memory>
 #include <set>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "base/rng.h"
+#include "rollout/cache/kv_pages.h"
 #include "rollout/engine/model_runner.h"
 #include "weights/snapshot.h"
 
@@ -30,16 +32,29 @@ struct FakeRunnableModel final : RunnableModel {
   std::shared_ptr<const weights::Snapshot> snapshot;
 };
 
-class FakeRunner final : public ModelRunner {
+class FakeRunner final : public ModelRunner, public KvPages {
  public:
   FakeRunner(int64_t vocab, int64_t context, int64_t slots, int64_t block_tokens)
-      : vocab_(vocab), context_(context), block_tokens_(block_tokens), kv_(slots, 0) {}
+      : vocab_(vocab),
+        context_(context),
+        block_tokens_(block_tokens),
+        block_bytes_{static_cast<int64_t>(sizeof(uint64_t)) * block_tokens},
+        kv_(slots, 0) {}
 
   int64_t vocab_size() const override { return vocab_; }
   int64_t context_length() const override { return context_; }
   const std::vector<int32_t>& eos_ids() const override { return eos; }
   int64_t max_weight_bytes() const override { return sizeof(uint64_t); }
   bool can_take_back() const override { return takes_back; }
+
+  KvPages* Pages(const RunnableModel& /*model*/) override { return this; }
+  const std::vector<int64_t>& block_bytes() const override { return block_bytes_; }
+  std::span<std::byte> Block(size_t /*plane*/, int32_t block) override {
+    return std::as_writable_bytes(std::span(kv_).subspan(block * block_tokens_, block_tokens_));
+  }
+  std::string dtype() const override { return "U64"; }
+  std::string model() const override { return "fake"; }
+  std::string numerics() const override { return kv_numerics; }
 
   absl::StatusOr<std::shared_ptr<const RunnableModel>> Load(
       std::shared_ptr<const weights::Snapshot> snapshot) override {
@@ -122,7 +137,8 @@ class FakeRunner final : public ModelRunner {
 
   std::vector<int32_t> eos;
   bool takes_back = true;
-  absl::Status fail, fail_load;
+  std::string kv_numerics = "fake";
+  absl::Status fail;
   int64_t spoils = -1;    // a row of this id makes its sequence's rows of the pass NaN; -1 = none
   bool poisoned = false;  // the model has diverged: every row is NaN
   std::function<void(std::vector<float>& row)> edit;  // changes every row of log-probs
@@ -133,6 +149,7 @@ class FakeRunner final : public ModelRunner {
 
  private:
   const int64_t vocab_, context_, block_tokens_;
+  const std::vector<int64_t> block_bytes_;
   std::vector<uint64_t> kv_;
   std::vector<float> rows_, normalizers_;
   std::vector<uint16_t> routes_;

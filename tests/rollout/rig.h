@@ -28,7 +28,8 @@ inline EngineOptions Options() {
 struct Rig {
   explicit Rig(const EngineOptions& options = Options(), std::shared_ptr<const weights::Snapshot> initial = nullptr,
                std::vector<int32_t> eos = {}, const base::Clock& clock = base::Clock::Real(),
-               std::vector<std::unique_ptr<Drafter>> drafters = {}, bool can_take_back = true) {
+               std::vector<std::unique_ptr<Drafter>> drafters = {}, bool can_take_back = true,
+               std::shared_ptr<kv::Store> store = nullptr) {
     auto owned = std::make_unique<FakeRunner>(kVocab, 8192, options.kv_cache_tokens, options.kv_block_tokens);
     owned->eos = std::move(eos);
     owned->takes_back = can_take_back;
@@ -41,6 +42,7 @@ struct Rig {
     parts.tokenizer = std::make_shared<PieceTokenizer>(pieces);
     parts.clock = &clock;
     parts.drafters = std::move(drafters);
+    parts.store = std::move(store);
     engine = *Engine::Create(options, std::move(parts), std::move(initial));
   }
   ~Rig() { gate.Open(); }

@@ -10,6 +10,7 @@
 #include "app/checks/supervised_examples.h"
 #include "app/run/threads.h"
 #include "engines/server_process.h"
+#include "kv/file_store.h"
 #include "rollout/engine/torch_runner.h"
 #include "trainer/run_memory.h"
 
@@ -32,12 +33,20 @@ absl::Status CheckExternalServer(const RunConfig& config) {
   return engines::CheckServerCommand(engines::CommandOf(config.engine, config.external));
 }
 
+// Creates the store if it does not exist, as its first engine would.
+absl::Status CheckKvStore(const RunConfig& config) {
+  return config.rollout.kv_store.on() ? kv::FileStore::Open(config.rollout.kv_store).status() : absl::OkStatus();
+}
+
 // Checks what this machine needs. A launcher that submits jobs needs little, but its keys are checked.
 absl::Status CheckHere(const RunConfig& config, bool train, RunCheck& check) {
   RunConfig here = config;
   if (train) here.cluster.groups.clear();
   INGOT_ASSIGN_OR_RETURN(check.notes, CheckMachine(here));
-  if (train || RunsAllHere(config.cluster)) INGOT_RETURN_IF_ERROR(CheckExternalServer(config));
+  if (train || RunsAllHere(config.cluster)) {
+    INGOT_RETURN_IF_ERROR(CheckExternalServer(config));
+    INGOT_RETURN_IF_ERROR(CheckKvStore(config));
+  }
   if (train) {
     INGOT_ASSIGN_OR_RETURN(check.device, OpenDevice(config.device));
     return absl::OkStatus();

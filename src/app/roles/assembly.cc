@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "gateway/admission.h"
+#include "kv/file_store.h"
 #include "reward/stage.h"
 #include "reward/terms/python_score.h"
 #include "reward/terms/verdicts.h"
@@ -127,6 +128,9 @@ absl::StatusOr<std::unique_ptr<rollout::Engine>> MakeEngine(const rollout::Engin
   rollout::Engine::Parts parts;
   INGOT_ASSIGN_OR_RETURN(parts.runner, rollout::NewTorchRunner(model.shape, options, model.device, std::move(compute)));
   parts.tokenizer = model.text.tokenizer;
+  if (options.kv_store.on()) {
+    INGOT_ASSIGN_OR_RETURN(parts.store, kv::FileStore::Open(options.kv_store));
+  }
   return rollout::Engine::Create(options, std::move(parts), initial);
 }
 

@@ -49,6 +49,7 @@ std::vector<std::string> FilesOfRun(const RunConfig& config) {
                                     config.gateway.admin_key_file,
                                     config.learn.users_file,
                                     config.http.tls_key,
+                                    config.rollout.kv_store.path,
                                     config.cluster.token_file,
                                     config.cluster.tls_key,
                                     config.cluster.registry.password_file,

@@ -12,7 +12,7 @@ namespace ingot::app {
 // Returns `path` as an absolute path. Resolves links and dots in the part that exists.
 std::string AbsolutePath(const std::string& path);
 
-// Returns the absolute paths of the tasks, examples, and keys in the configuration. Excludes the run's folder.
+// Returns the absolute paths of the tasks, examples, keys, and KV store in the configuration. Excludes the run's folder.
 std::vector<std::string> FilesOfRun(const RunConfig& config);
 
 // Returns the paths that agents can read under `probe_result`. Returns none if a mount namespace or Landlock hides

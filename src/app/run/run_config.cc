@@ -135,6 +135,9 @@ absl::Status CheckExternalEngine(const RunConfig& config) {
     return refused("rollout.max_tokens_per_turn_slice or rollout.slice_seconds is set",
                    "another engine cannot continue a paused call; set both to 0");
   }
+  if (config.rollout.kv_store.on()) {
+    return refused("rollout.kv_store.path is set", "another engine keeps its own KV; remove it");
+  }
   if (config.rollout.record_routes) {
     return refused("rollout.record_routes is true", "Ingot does not read another engine's experts");
   }
@@ -164,6 +167,11 @@ absl::Status CheckRoles(const RunConfig& config) {
   INGOT_RETURN_IF_ERROR(config.model.Validate());
   INGOT_RETURN_IF_ERROR(base::Annotate(config.rollout.Validate(), "rollout"));
   INGOT_RETURN_IF_ERROR(CheckExternalEngine(config));
+  if (config.rollout.router.prefill_engines >= std::max(config.cluster.rollout_engines, 1)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "rollout.router.prefill_engines is ", config.rollout.router.prefill_engines, " of ",
+        config.cluster.rollout_engines, " engines (cluster.rollout_engines), and none is left to sample: lower it"));
+  }
   INGOT_RETURN_IF_ERROR(base::Annotate(config.gateway.Validate(), "gateway"));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.http.Validate(), "http"));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.datapool.Validate(), "datapool"));
@@ -223,6 +231,9 @@ absl::Status CheckCompute(const RunConfig& config) {
   if (config.device == "cuda" && config.numerics == kernels::Numerics::kExact) {
     return absl::InvalidArgumentError(
         "numerics=exact works only on the CPU: use numerics=fast with device=cuda, or device=cpu");
+  }
+  if (config.device == "cuda" && config.rollout.kv_store.on()) {
+    return absl::InvalidArgumentError("rollout.kv_store.path works only on the CPU: remove it, or set device to cpu");
   }
   return absl::OkStatus();
 }

@@ -42,6 +42,20 @@ constexpr ServerCount kServerCounts[] = {
     {"engine/cut_tokens", &v1::ServerStatus::cut_tokens},
 };
 
+struct StoreCount {
+  const char* name;
+  int64_t (v1::KvStoreStatus::*value)() const;
+};
+constexpr StoreCount kStoreCounts[] = {
+    {"kv_store/fetched_tokens", &v1::KvStoreStatus::fetched_tokens},
+    {"kv_store/fetch_abandoned", &v1::KvStoreStatus::fetch_abandoned},
+    {"kv_store/put_chunks", &v1::KvStoreStatus::put_chunks},
+    {"kv_store/put_dropped", &v1::KvStoreStatus::put_dropped},
+    {"kv_store/corrupt", &v1::KvStoreStatus::corrupt},
+    {"kv_store/retired_bytes", &v1::KvStoreStatus::retired_bytes},
+    {"kv_store/evicted_bytes", &v1::KvStoreStatus::evicted_bytes},
+};
+
 }  // namespace
 
 EngineMetrics::EngineMetrics(rollout::Client& engine) : engine_(engine) {
@@ -74,6 +88,7 @@ void EngineMetrics::Add(int64_t step, int64_t version, std::map<std::string, dou
     metrics["rollout/sampled_tokens_per_second"] = static_cast<double>(sampled) / alive;
   }
   AddSpeculation(*status, metrics);
+  AddStore(*status, metrics);
   AddServers(*status, metrics);
   AddFirstToken(*status, metrics);
   before_ = *status;
@@ -106,6 +121,17 @@ void EngineMetrics::AddSpeculation(const v1::EngineStatusResponse& status, std::
   if (drafted == 0) return;
   metrics["rollout/drafted_tokens"] = static_cast<double>(drafted);
   metrics["rollout/draft_acceptance"] = static_cast<double>(accepted) / static_cast<double>(drafted);
+}
+
+void EngineMetrics::AddStore(const v1::EngineStatusResponse& status, std::map<std::string, double>& metrics) {
+  if (!status.has_kv_store()) return;
+  const v1::KvStoreStatus &now = status.kv_store(), &before = before_.kv_store();
+  for (const StoreCount& count : kStoreCounts) {
+    // The counts decrease if an engine leaves.
+    metrics[count.name] = static_cast<double>(std::max<int64_t>((now.*count.value)() - (before.*count.value)(), 0));
+  }
+  metrics["kv_store/fetch_seconds"] = std::max(now.fetch_seconds() - before.fetch_seconds(), 0.0);
+  metrics["kv_store/bytes"] = static_cast<double>(now.bytes());
 }
 
 void EngineMetrics::AddServers(const v1::EngineStatusResponse& status, std::map<std::string, double>& metrics) {

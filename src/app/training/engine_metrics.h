@@ -24,6 +24,9 @@ class EngineMetrics {
   // Adds how many ids drafters proposed, and how many of them were sampled.
   void AddSpeculation(const v1::EngineStatusResponse& status, std::map<std::string, double>& metrics);
 
+  // Adds what the engines read from their KV store and wrote to it. Adds nothing if they have none.
+  void AddStore(const v1::EngineStatusResponse& status, std::map<std::string, double>& metrics);
+
   // Adds what the engines report about other projects' servers: the slowest server's times, and new counts.
   void AddServers(const v1::EngineStatusResponse& status, std::map<std::string, double>& metrics);
 

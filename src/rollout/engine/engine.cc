@@ -24,6 +24,22 @@ absl::Status GivenUp(const v1::Manifest& target) {
       absl::StrCat("the sender canceled the update to version ", target.version(), " before it was applied"));
 }
 
+v1::KvStoreStatus StatusOf(const KvTransfer& transfer) {
+  const FetchStats& fetched = transfer.fetched();
+  const kv::StoreStats stored = transfer.stored();
+  v1::KvStoreStatus status;
+  status.set_fetched_tokens(fetched.fetched_tokens);
+  status.set_fetch_seconds(fetched.fetch_seconds);
+  status.set_fetch_abandoned(fetched.abandoned);
+  status.set_put_chunks(stored.put_chunks);
+  status.set_put_dropped(transfer.puts_dropped() + stored.failed_puts);
+  status.set_corrupt(stored.corrupt);
+  status.set_bytes(stored.bytes);
+  status.set_retired_bytes(stored.retired_bytes);
+  status.set_evicted_bytes(stored.evicted_bytes);
+  return status;
+}
+
 EngineOptions Resolve(EngineOptions options, const ModelRunner& runner) {
   if (options.context_length == 0) options.context_length = static_cast<int32_t>(runner.context_length());
   return options;
@@ -99,8 +115,14 @@ Engine::Engine(const EngineOptions& options, Parts parts)
       wake_(std::make_shared<Wake>()),
       sequences_(options_, *runner_, tokenizer_, clock_),
       versions_(options_.max_retained_versions),
-      core_(options_, runner_.get(), &clock_, std::move(parts.drafters)),
+      core_(options_, runner_.get(), &clock_, std::move(parts.drafters), TransferOf(parts, options_, wake_)),
       step_thread_({.name = "engine"}, clock_) {}
+
+std::optional<KvTransfer::Parts> Engine::TransferOf(Parts& parts, const EngineOptions& options,
+                                                    const std::shared_ptr<Wake>& wake) {
+  if (parts.store == nullptr) return std::nullopt;
+  return KvTransfer::Parts{std::move(parts.store), options.kv_store, [wake] { wake->Signal(); }};
+}
 
 Engine::~Engine() { Shutdown(); }
 
@@ -221,6 +243,7 @@ absl::StatusOr<LoadedVersion> Engine::LoadVersion(std::shared_ptr<const weights:
   auto version = std::make_shared<WeightVersion>();
   version->version = snapshot->version();
   version->checksum = snapshot->checksum();
+  version->policy_checksum = snapshot->policy_checksum();
   version->salt = next_salt_++;
   version->loaded_unix_ns = clock_.UnixNanos();
   absl::StatusOr<std::shared_ptr<const RunnableModel>> model = runner_->Load(snapshot);
@@ -471,6 +494,7 @@ void Engine::Report() {
   status_.set_context_length(options_.context_length);
   status_.set_sampling_passes(stats.sampling_passes);
   status_.set_paused_requests(stats.paused_requests);
+  status_.set_prefill_requests(stats.prefill_requests);
   status_.clear_drafters();
   for (const Speculator::Counts& counts : core_.drafters()) {
     v1::DrafterStatus& drafter = *status_.add_drafters();
@@ -479,6 +503,7 @@ void Engine::Report() {
     drafter.set_accepted(counts.accepted);
   }
   prefill_ = core_.prefill();
+  if (core_.transfer() != nullptr) *status_.mutable_kv_store() = StatusOf(*core_.transfer());
 }
 
 }  // namespace ingot::rollout

@@ -46,7 +46,8 @@ class Engine final : public ServedEngine, public Parking {
     std::unique_ptr<ModelRunner> runner;
     std::shared_ptr<const text::Tokenizer> tokenizer;  // null = requests with stop strings or grammars fail
     const base::Clock* clock = &base::Clock::Real();   // must outlive the engine
-    std::vector<std::unique_ptr<Drafter>> drafters;    // replace those of options.speculation; empty = those
+    std::vector<std::unique_ptr<Drafter>> drafters{};  // replace those of options.speculation; empty = those
+    std::shared_ptr<kv::Store> store{};                // KV that engines share (options.kv_store); null = none
   };
 
   // Starts the step thread. If `initial` is null, requests wait for the first Update. Returns INVALID_ARGUMENT if an
@@ -120,6 +121,8 @@ class Engine final : public ServedEngine, public Parking {
   };
 
   Engine(const EngineOptions& options, Parts parts);
+  static std::optional<KvTransfer::Parts> TransferOf(Parts& parts, const EngineOptions& options,
+                                                     const std::shared_ptr<Wake>& wake);
   absl::Status Enqueue(std::unique_ptr<Sequence> sequence);
   bool HasRoom(int64_t version);  // true = the engine can retain this version
   absl::StatusOr<v1::UpdateWeightsResponse> TakeUpdate(const WantedVersion& wanted)

@@ -35,13 +35,15 @@ absl::Status CheckMinVersion(const Sequence& sequence, const WeightVersion* newe
 }
 
 EngineCore::EngineCore(const EngineOptions& options, ModelRunner* runner, const base::Clock* clock,
-                       std::vector<std::unique_ptr<Drafter>> drafters)
+                       std::vector<std::unique_ptr<Drafter>> drafters, std::optional<KvTransfer::Parts> store)
     : options_(options),
       runner_(*runner),
       clock_(*clock),
       speculator_(DraftersOf(options, *runner, std::move(drafters)), options.speculation.min_gain,
                   runner->vocab_size()),
-      blocks_(static_cast<int32_t>(options.kv_cache_tokens / options.kv_block_tokens), options.kv_block_tokens) {}
+      blocks_(static_cast<int32_t>(options.kv_cache_tokens / options.kv_block_tokens), options.kv_block_tokens) {
+  if (store.has_value()) transfer_ = std::make_unique<KvTransfer>(*std::move(store), &blocks_, clock);
+}
 
 void EngineCore::Add(SequencePtr sequence) {
   next_deadline_ = std::min(next_deadline_, sequence->deadline);
@@ -77,6 +79,7 @@ void EngineCore::Step(std::vector<Emission>* out) {
   Reap(out);
   if (parked()) return;
   DropUnusedSalts();
+  FetchChunks();
   Admit();
   const nanoseconds start = clock_.Now();
   PlanDrafts(Plan());
@@ -94,16 +97,19 @@ void EngineCore::Step(std::vector<Emission>* out) {
                                         [](const SequencePtr& s) { return s->planned <= 1 && s->score_from == 0; });
   for (const WeightVersion* version : versions) RunVersion(*version, out);
   if (decodes_only && versions.size() == 1) speculator_.Measured(rows, clock_.Now() - start);
-  std::erase_if(running_, [](const SequencePtr& sequence) { return sequence->gate == nullptr; });
+  FinishPrefills(out);
+  std::erase_if(running_, [](const SequencePtr& sequence) { return sequence == nullptr || sequence->gate == nullptr; });
 }
 
 void EngineCore::FailAll(const absl::Status& status, std::vector<Emission>* out) {
   for (const SequencePtr& sequence : running_) out->push_back({std::move(sequence->gate), status, true});
   for (const SequencePtr& sequence : waiting_) out->push_back({std::move(sequence->gate), status, true});
+  for (const SequencePtr& sequence : prefilled_) out->push_back({std::move(sequence->gate), status, true});
   for (const SequencePtr& sequence : running_) Release(*sequence);
   for (const SequencePtr& sequence : waiting_) Release(*sequence);
   running_.clear();
   waiting_.clear();
+  prefilled_.clear();
 }
 
 const WeightVersion* EngineCore::VersionOf(const Sequence& sequence) const {
@@ -147,8 +153,8 @@ bool EngineCore::ReapOne(Sequence& sequence, nanoseconds now, bool is_waiting, s
   } else {
     const char* cause = !is_waiting                      ? "its prompt was being computed"
                         : VersionOf(sequence) == nullptr ? "it was waiting for this engine's first weights"
-                        : IsHeld(sequence) ? "it was waiting for a newer version (rollout.slice_wait_seconds)"
-                                           : "it was waiting for a place in the batch";
+                        : AwaitsVersion(sequence) ? "it was waiting for a newer version (rollout.slice_wait_seconds)"
+                                                  : "it was waiting for a place in the batch";
     emission.chunk = absl::DeadlineExceededError(
         absl::StrCat("request ", sequence.request_id, ": rollout.request_deadline_ms (", options_.request_deadline_ms,
                      ") passed while ", cause, "; lower the load, or raise the deadline or the engine's limits"));
@@ -227,9 +233,21 @@ void EngineCore::Admit() {
 
 // Returns true if the request follows the newest version, but none is loaded yet, or the rest of a paused request waits
 // for a newer one.
-bool EngineCore::IsHeld(const Sequence& sequence) const {
+bool EngineCore::AwaitsVersion(const Sequence& sequence) const {
   if (sequence.pinned != nullptr) return false;
   return newest_ == nullptr || (newest_->version <= sequence.newer_than && clock_.Now() < sequence.hold_until);
+}
+
+bool EngineCore::IsHeld(const Sequence& sequence) const {
+  if (AwaitsVersion(sequence)) return true;
+  return transfer_ != nullptr && transfer_->Awaits(sequence, VersionOf(sequence)->salt);
+}
+
+// Remembers that blocks are named under the version's salt.
+void EngineCore::NoteSalt(const WeightVersion& version) {
+  if (std::none_of(salts_.begin(), salts_.end(), [&](const auto& entry) { return entry.first == version.salt; })) {
+    salts_.emplace_back(version.salt, version.weak_from_this());
+  }
 }
 
 bool EngineCore::TryAdmit(Sequence& sequence) {
@@ -253,11 +271,11 @@ bool EngineCore::TryAdmit(Sequence& sequence) {
   if (sequence.cached_tokens < 0) {
     const size_t of_prompt = std::min(cached, sequence.prompt_size);
     sequence.cached_tokens = static_cast<int32_t>(of_prompt);
-    if (sequence.first_index == 0) {  // the rest of a call repeats its prompt
+    if (sequence.first_index == 0 && !sequence.prefill_only) {  // the rest of a call repeats its prompt
       stats_.prompt_tokens += static_cast<int64_t>(sequence.prompt_size);
       stats_.cached_prompt_tokens += static_cast<int64_t>(of_prompt);
     }
-    if (sequence.score_from == 0) speculator_.Begun(sequence, cached);
+    if (sequence.score_from == 0 && !sequence.prefill_only) speculator_.Begun(sequence, cached);
   }
   return true;
 }
@@ -383,6 +401,7 @@ void EngineCore::Preempt(size_t running_index) {
   SequencePtr victim = std::move(running_[running_index]);
   running_.erase(running_.begin() + static_cast<ptrdiff_t>(running_index));
   victim->ReleaseKv();
+  victim->kv_looked_salt = 0;
   ++stats_.preemptions;
   const auto place = std::upper_bound(waiting_.begin(), waiting_.end(), victim->order,
                                       [](int64_t order, const SequencePtr& s) { return order < s->order; });
@@ -465,21 +484,20 @@ void EngineCore::RunVersion(const WeightVersion& version, std::vector<Emission>*
   }
   ++stats_.forward_passes;
   stats_.forward_rows += static_cast<int64_t>(batch_.token_ids.size());
+  const nanoseconds start = clock_.Now();
   const absl::StatusOr<std::span<const float>> rows = runner_.Forward(*version.model, batch_);
   if (!rows.ok()) {
     FailPass(rows.status(), out);
     return;
   }
-  failed_passes_ = 0;
-  if (std::none_of(salts_.begin(), salts_.end(), [&](const auto& entry) { return entry.first == version.salt; })) {
-    salts_.emplace_back(version.salt, version.weak_from_this());
-  }
+  NoteSalt(version);
   const size_t width = static_cast<size_t>(runner_.vocab_size());
   TakeBackNaN(*rows, width);
   for (Sequence* sequence : batch_sequences_) {
     sequence->computed += sequence->planned;
     Publish(*sequence, version.salt);
   }
+  OfferChunks(version, clock_.Now() - start);
   const std::span<const float> normalizers =
       batch_.want_normalizers ? runner_.LogNormalizers() : std::span<const float>();
   const std::span<const uint16_t> routes = batch_.want_routes ? runner_.Routes() : std::span<const uint16_t>();

@@ -28,6 +28,7 @@
 
 #include "base/clock.h"
 #include "rollout/cache/kv_blocks.h"
+#include "rollout/cache/kv_transfer.h"
 #include "rollout/engine/engine_options.h"
 #include "rollout/engine/model_runner.h"
 #include "rollout/engine/sequence.h"
@@ -53,6 +54,7 @@ struct CoreStats {
   int64_t cached_prompt_tokens = 0;  // prompt tokens found in the cache
   int64_t preemptions = 0;
   int64_t paused_requests = 0;
+  int64_t prefill_requests = 0;
   int64_t forward_rows = 0;
   int64_t forward_passes = 0;
   int64_t sampling_passes = 0;       // a pass that samples n requests counts n times
@@ -69,9 +71,9 @@ struct Prefill {
 class EngineCore {
  public:
   // REQUIRES: `options` are valid and context_length is resolved. `runner` and `clock` outlive the core.
-  // `drafters` replace those of options.speculation; empty = those.
+  // `drafters` replace those of options.speculation; empty = those. `store` has KV that engines share; nullopt = none.
   EngineCore(const EngineOptions& options, ModelRunner* runner, const base::Clock* clock,
-             std::vector<std::unique_ptr<Drafter>> drafters = {});
+             std::vector<std::unique_ptr<Drafter>> drafters = {}, std::optional<KvTransfer::Parts> store = {});
 
   // Appends a validated request to the queue.
   void Add(std::unique_ptr<Sequence> sequence);
@@ -107,6 +109,7 @@ class EngineCore {
   Prefill prefill() const;
   const KvBlocks& blocks() const { return blocks_; }
   const CoreStats& stats() const { return stats_; }
+  const KvTransfer* transfer() const { return transfer_.get(); }  // null = there is no store
   const std::vector<Speculator::Counts>& drafters() const { return speculator_.counts(); }
   // Returns why no later step can succeed: the device failed, or kMaxFailedPasses forward passes in a row failed. OK =
   // steps can succeed.
@@ -122,7 +125,10 @@ class EngineCore {
   bool ReapOne(Sequence& sequence, std::chrono::nanoseconds now, bool is_waiting, std::vector<Emission>* out);
   absl::Status CheckParkedWait(const Sequence& sequence, std::chrono::nanoseconds now) const;
   void DropUnusedSalts();
+  void FetchChunks();
+  void NoteSalt(const WeightVersion& version);
   void Admit();
+  bool AwaitsVersion(const Sequence& sequence) const;
   bool IsHeld(const Sequence& sequence) const;
   bool TryAdmit(Sequence& sequence);
   bool AwaitsSibling(const Sequence& sequence, uint64_t salt, size_t matched_tokens) const;
@@ -139,10 +145,12 @@ class EngineCore {
   // Ends the requests of a forward pass that failed.
   void FailPass(const absl::Status& error, std::vector<Emission>* out);
   void AppendRows(Sequence& sequence, const WeightVersion& version);
+  void OfferChunks(const WeightVersion& version, std::chrono::nanoseconds took);
   void TakeBackNaN(std::span<const float> rows, size_t width);
   void Publish(Sequence& sequence, uint64_t salt);
   size_t RowsOf(const Sequence& sequence, size_t budget, size_t& scored_budget) const;
   absl::Status Score(Sequence& sequence, size_t token, const WeightVersion& version, std::span<const float> row);
+  void FinishPrefills(std::vector<Emission>* out);
   void FinishScored(Sequence& sequence, const WeightVersion& version, std::vector<Emission>* out);
   // A row from the last forward pass that an id is sampled from.
   struct DrawRow {
@@ -173,8 +181,10 @@ class EngineCore {
   Sampler sampler_;
   Speculator speculator_;
   KvBlocks blocks_;
-  std::deque<SequencePtr> waiting_;   // sorted by order
-  std::vector<SequencePtr> running_;  // sorted by order
+  std::unique_ptr<KvTransfer> transfer_;  // null = there is no store
+  std::deque<SequencePtr> waiting_;       // sorted by order
+  std::vector<SequencePtr> running_;      // sorted by order
+  std::vector<SequencePtr> prefilled_;    // requests with prefill_only whose chunks are being written
   std::shared_ptr<const WeightVersion> newest_;
   std::vector<std::pair<uint64_t, std::weak_ptr<const WeightVersion>>> salts_;  // salts for blocks that may be named
   std::chrono::nanoseconds next_deadline_ = std::chrono::nanoseconds::max();

@@ -53,8 +53,41 @@ void Bind(base::Schema& schema, EngineOptions& o) {
                "maximum time to swap in a verified update, in milliseconds", base::Positive());
   schema.Section("halt", o.halt);
   schema.Section("speculation", o.speculation);
+  schema.Section("kv_store", o.kv_store);
   schema.Section("router", o.router);
 }
+
+namespace {
+
+absl::Status CheckPrefill(const EngineOptions& o) {
+  if (o.router.prefill_engines == 0) return absl::OkStatus();
+  if (!o.kv_store.on()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("router.prefill_engines is ", o.router.prefill_engines,
+                     ", but kv_store.path, through which engines hand over prompts, is empty: set it"));
+  }
+  if (o.router.policy == RouterPolicy::kCost) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("router.prefill_engines is ", o.router.prefill_engines, ", which needs router.policy: cost"));
+}
+
+absl::Status CheckStore(const EngineOptions& o) {
+  if (!o.kv_store.on()) return absl::OkStatus();
+  if (!o.prefix_cache) {
+    return absl::InvalidArgumentError(
+        "kv_store.path is set, but prefix_cache is false, so that no KV is reused: set prefix_cache to true, or remove "
+        "kv_store.path");
+  }
+  if (o.kv_store.chunk_tokens % o.kv_block_tokens != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("kv_store.chunk_tokens is ", o.kv_store.chunk_tokens,
+                                                   ": it must be a multiple of kv_block_tokens, ", o.kv_block_tokens));
+  }
+  if (o.kv_store.chunk_tokens <= o.kv_cache_tokens / 2) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("kv_store.chunk_tokens is ", o.kv_store.chunk_tokens,
+                                                 ": it must be at most half of kv_cache_tokens, ", o.kv_cache_tokens));
+}
+
+}  // namespace
 
 absl::Status EngineOptions::Validate() const {
   INGOT_RETURN_IF_ERROR(base::CheckBounds(*this));
@@ -80,6 +113,8 @@ absl::Status EngineOptions::Validate() const {
                                                    ", but no call is ever paused: set ",
                                                    "max_tokens_per_turn_slice or slice_seconds, or set it to 0"));
   }
+  INGOT_RETURN_IF_ERROR(CheckStore(*this));
+  INGOT_RETURN_IF_ERROR(CheckPrefill(*this));
   return at_least("threads", threads, "", 1);
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "base/status.h"
+#include "kv/options.h"
 #include "rollout/routing/router_options.h"
 #include "rollout/sampling/repetition_watch.h"
 #include "rollout/speculation/speculation_options.h"
@@ -41,6 +42,7 @@ struct EngineOptions {
   int64_t max_update_bytes = int64_t{64} << 30;
   HaltOptions halt;
   SpeculationOptions speculation{};
+  kv::Options kv_store{};
   RouterOptions router{};  // used by the engines' clients (engine_set.h), not by an engine
 
   // Returns INVALID_ARGUMENT with the field, its value, and the allowed values.

@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "kernels/attention/attention.h"
+#include "rollout/cache/kv_pages.h"
 #include "weights/snapshot.h"
 
 namespace ingot::rollout {
@@ -79,6 +80,10 @@ class ModelRunner {
   // Returns false if the KV cache cannot take back the last rows of a sequence, so that they can be computed again with
   // other ids. Drafts are then not verified.
   virtual bool can_take_back() const { return true; }
+
+  // Returns the KV cache's memory, for a store that engines share. `model` is one of the models that use the cache.
+  // Null = the memory cannot be read, for example because it is on a GPU.
+  virtual KvPages* Pages(const RunnableModel& /*model*/) { return nullptr; }
 
   // Called once on the thread that will call Forward.
   virtual void BindThread() {}

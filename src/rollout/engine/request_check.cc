@@ -112,6 +112,15 @@ absl::Status CheckScored(const v1::GenerateRequest& request) {
       "score_ids excludes forced_ids, first_index, may_pause, top_logprobs, a grammar, and stop strings");
 }
 
+absl::Status CheckPrefill(const v1::GenerateRequest& request, bool has_store) {
+  if (!request.prefill_only()) return absl::OkStatus();
+  if (!has_store) {
+    return absl::InvalidArgumentError("prefill_only needs an engine with a KV store: set rollout.kv_store.path");
+  }
+  if (request.score_ids() == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError("prefill_only excludes score_ids");
+}
+
 }  // namespace
 
 absl::Status CheckRequest(const v1::GenerateRequest& request, const RequestLimits& limits) {
@@ -137,6 +146,7 @@ absl::Status CheckRequest(const v1::GenerateRequest& request, const RequestLimit
     return absl::InvalidArgumentError(
         absl::StrCat("pinned_version is ", request.pinned_version(), "; it must be -1 (follow) or a version"));
   }
+  INGOT_RETURN_IF_ERROR(CheckPrefill(request, limits.has_store));
   return CheckScored(request);
 }
 

@@ -14,6 +14,7 @@ struct RequestLimits {
   int64_t context_length = 0;     // tokens of prompt and answer together
   int64_t kv_tokens = INT64_MAX;  // maximum tokens per request whose KV fits
   bool has_tokenizer = false;     // false = requests with stop strings fail
+  bool has_store = false;         // false = requests with prefill_only fail
 };
 
 // Returns INVALID_ARGUMENT, naming the field, if a field is outside the limits or contradicts another one.

@@ -5,6 +5,7 @@
 //      +-----preempted-------+   (releases its blocks; they are recomputed after the next admission)
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <limits>
@@ -31,9 +32,17 @@ namespace ingot::rollout {
 struct WeightVersion : std::enable_shared_from_this<WeightVersion> {
   int64_t version = -1;
   uint64_t checksum = 0;
+  uint64_t policy_checksum = 0;  // without the draft head, which does not change the KV
   uint64_t salt = 0;  // > 0 and unique per load in this process; identifies its KV, even if a version number is reused
   int64_t loaded_unix_ns = 0;
   std::shared_ptr<const RunnableModel> model;
+};
+
+// A wait for chunks from a KV store (kv_fetcher.h), which several requests may share.
+struct KvWait {
+  uint64_t salt = 0;  // of the version whose chunks they are
+  bool over = false;
+  std::chrono::nanoseconds deadline = std::chrono::nanoseconds::max();
 };
 
 struct Sequence {
@@ -43,6 +52,8 @@ struct Sequence {
   Contents contents;                            // for the prompt's placeholders
   std::vector<int32_t> forced_ids;              // used instead of sampling; empty = the sampler draws ids
   int64_t first_index = 0;                      // ids in `tokens` that an earlier engine sampled
+  bool prefill_only = false;                    // computes prefill_end tokens for the KV store and samples nothing
+  size_t prefill_end = 0;                       // the whole chunks before the last token
   size_t score_from = 0;                        // > 0 = scores the tokens starting here and samples nothing
   int32_t top_logprobs = 0;                     // number of alternatives reported per token
   bool record_routes = false;                   // includes Segment.routes in responses
@@ -82,9 +93,9 @@ struct Sequence {
 
   // Returns the number of leading tokens whose KV may be read from the cache. Every row that produces a distribution
   // must be computed.
-  size_t reusable() const { return score_from > 0 ? score_from - 1 : tokens.size() - 1; }
+  size_t reusable() const { return prefill_only ? prefill_end : score_from > 0 ? score_from - 1 : tokens.size() - 1; }
   // Returns the number of tokens to compute. The distribution after a scored request's last token is not needed.
-  size_t computable() const { return score_from > 0 ? tokens.size() - 1 : tokens.size(); }
+  size_t computable() const { return prefill_only ? prefill_end : score_from > 0 ? tokens.size() - 1 : tokens.size(); }
 
   // KV. Empty while waiting.
   std::vector<KvBlocks::Ref> blocks;
@@ -93,6 +104,12 @@ struct Sequence {
   uint64_t kv_salt = 0;   // salt of the version that last computed KV; 0 = no KV yet
   bool kv_mixed = false;  // true = another version computed part of the KV
   size_t planned = 0;     // number of rows in the step being planned, without drafts
+
+  // Chunks in a KV store.
+  std::shared_ptr<const KvWait> kv_wait;               // null = it waits for none
+  uint64_t kv_looked_salt = 0;                         // salt of the version for which the store was asked
+  size_t kv_offered = 0;                               // leading chunks that were offered to the store
+  std::shared_ptr<std::atomic<int32_t>> kv_unwritten;  // those that are not written yet; null = none was offered
 
   // Speculation.
   Draft draft;               // ids that the step being planned verifies after `tokens`
@@ -104,7 +121,7 @@ struct Sequence {
 
   void ReleaseKv() {
     KvBlocks::ReleaseAll(blocks);
-    computed = published = planned = 0;
+    computed = published = planned = kv_offered = 0;
     kv_salt = 0;
     kv_mixed = false;
     draft.ids.clear();

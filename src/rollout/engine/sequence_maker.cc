@@ -35,6 +35,11 @@ absl::StatusOr<std::unique_ptr<Sequence>> SequenceMaker::Make(const v1::Generate
   sequence->limit = std::min<size_t>(sequence->prompt_size + request.sampling().max_new_tokens(),
                                      static_cast<size_t>(options_.context_length));
   sequence->tokens.reserve(std::min<size_t>(sequence->limit, sequence->prompt_size + 1024));
+  if (request.prefill_only()) {
+    const auto chunk = static_cast<size_t>(options_.kv_store.chunk_tokens);
+    sequence->prefill_only = true;
+    sequence->prefill_end = (sequence->tokens.size() - 1) / chunk * chunk;
+  }
   if (request.score_ids() > 0) {
     sequence->score_from = sequence->prompt_size - static_cast<size_t>(request.score_ids());
     sequence->scores.resize(static_cast<size_t>(request.score_ids()));
@@ -65,7 +70,8 @@ RequestLimits SequenceMaker::Limits() const {
   return {.vocab_size = runner_.vocab_size(),
           .context_length = options_.context_length,
           .kv_tokens = options_.kv_cache_tokens / options_.kv_block_tokens * options_.kv_block_tokens,
-          .has_tokenizer = tokenizer_ != nullptr};
+          .has_tokenizer = tokenizer_ != nullptr,
+          .has_store = options_.kv_store.on()};
 }
 
 absl::Status SequenceMaker::AddGuards(const v1::GenerateRequest& request, Sequence* sequence) {

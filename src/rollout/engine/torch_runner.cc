@@ -1,6 +1,7 @@
 #include "rollout/engine/torch_runner.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Version.h>
 #include <c10/core/InferenceMode.h>
 
 #include <absl/strings/str_format.h>
@@ -17,6 +18,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/checksum.h"
+#include "base/file.h"
+#include "base/json.h"
 #include "base/mutex.h"
 #include "base/process_memory.h"
 #include "kernels/torch/gated_delta.h"
@@ -42,11 +46,12 @@ absl::StatusOr<at::ScalarType> ScalarTypeOf(const weights::TensorView& tensor) {
 
 struct RunnableTransformer final : RunnableModel {
   RunnableTransformer(std::shared_ptr<const weights::Snapshot> bytes, model::Transformer model,
-                      std::optional<model::DraftHead> head)
-      : snapshot(std::move(bytes)), transformer(std::move(model)), draft_head(std::move(head)) {}
+                      std::optional<model::DraftHead> head, at::ScalarType type)
+      : snapshot(std::move(bytes)), transformer(std::move(model)), draft_head(std::move(head)), dtype(type) {}
   const std::shared_ptr<const weights::Snapshot> snapshot;  // owns the parameters' memory; destroyed last
   const model::Transformer transformer;
   const std::optional<model::DraftHead> draft_head;
+  const at::ScalarType dtype;  // of its hidden states
 };
 
 at::Tensor View(const std::vector<int64_t>& values) {
@@ -62,14 +67,15 @@ at::ScalarType CacheType(const model::ModelConfig& config) {
   return config.torch_dtype == "bfloat16" ? at::kBFloat16 : at::kFloat;
 }
 
-// Returns the whole memory pages inside a tensor to the system, and their number of bytes. They are zero afterwards.
-int64_t ReleasePages(const at::Tensor& tensor) {
-  if (!tensor.defined() || tensor.nbytes() == 0) return 0;
-  static const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  const auto start = reinterpret_cast<uintptr_t>(tensor.mutable_data_ptr());
-  const uintptr_t begin = (start + page - 1) / page * page, end = (start + tensor.nbytes()) / page * page;
-  if (begin >= end || madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED) != 0) return 0;
-  return static_cast<int64_t>(end - begin);
+// Names everything besides the weights and the configuration that may change the bits of KV on the CPU. Another build
+// may round differently.
+std::string Numerics() {
+  static const std::string& build = *new std::string([] {
+    const absl::StatusOr<std::string> program = base::ReadFile("/proc/self/exe", int64_t{4} << 30);
+    return program.ok() ? base::Hex(base::Checksum64(*program)) : "unknown";
+  }());
+  return absl::StrCat("cpu ", kernels::InstructionSet(), " torch ", TORCH_VERSION, " ", at::get_cpu_capability(),
+                      " build ", build);
 }
 
 // Holds every layer's key and value pages (shared if keys are values) and the batch being computed. Attention computes
@@ -78,19 +84,36 @@ int64_t ReleasePages(const at::Tensor& tensor) {
 // A recurrent layer has a state per block instead of pages: the state after the last row written into the block. A row
 // continues from the state of the block that holds the previous row. Requests share only whole blocks and never write
 // into a shared block, so a cached prompt continues from the state after its last shared block.
-class PagedCache final : public model::AttentionBackend {
+class PagedCache final : public model::AttentionBackend, public KvPages {
  public:
   PagedCache(const model::ModelConfig& config, int64_t blocks, int64_t block_tokens, at::Device device)
       : blocks_(blocks),
         block_tokens_(block_tokens),
         layers_(model::SpecOf(config).layers),
         recurs_(!config.recurrent.layers.empty()),
+        model_(base::CanonicalJson(config.ToJson())),
         k_(layers_.size()),
         v_(layers_.size()),
         states_(layers_.size()) {
     while (layers_[attends_].recurrence.exists()) ++attends_;  // the family has such a layer
     Allocate(at::dtype(CacheType(config)).device(device));
   }
+
+  bool on_cpu() const { return pages().is_cpu(); }
+  // Fixes the type of the pages, which otherwise the first pass does.
+  void Use(at::ScalarType model) {
+    if (!used_) FixType(model);
+  }
+
+  // KvPages.
+  const std::vector<int64_t>& block_bytes() const override { return block_bytes_; }
+  std::span<std::byte> Block(size_t plane, int32_t block) override {
+    const auto bytes = static_cast<size_t>(block_bytes_[plane]);
+    return {static_cast<std::byte*>(planes_[plane].mutable_data_ptr()) + static_cast<size_t>(block) * bytes, bytes};
+  }
+  std::string dtype() const override { return pages().scalar_type() == at::kBFloat16 ? "BF16" : "F32"; }
+  std::string model() const override { return model_; }
+  std::string numerics() const override { return Numerics(); }
 
   void Begin(const ForwardBatch& batch) {
     batch_ = &batch;
@@ -188,6 +211,19 @@ class PagedCache final : public model::AttentionBackend {
       k_[i] = at::zeros({blocks_, block_tokens_, spec.kv_heads, spec.head_dim}, options);
       v_[i] = spec.keys_are_values() ? k_[i] : at::zeros_like(k_[i]);
     }
+    ListPlanes();
+  }
+
+  void ListPlanes() {
+    planes_.clear();
+    block_bytes_.clear();
+    for (size_t i = 0; i < layers_.size(); ++i) {
+      for (const at::Tensor& plane : {k_[i], states_[i].state, states_[i].past}) {
+        if (plane.defined()) planes_.push_back(plane);
+      }
+      if (v_[i].defined() && !layers_[i].attention.keys_are_values()) planes_.push_back(v_[i]);
+    }
+    for (const at::Tensor& plane : planes_) block_bytes_.push_back(static_cast<int64_t>(plane.nbytes()) / blocks_);
   }
 
   // The configuration's dtype was only a guess. The first weights determine the type.
@@ -200,7 +236,10 @@ class PagedCache final : public model::AttentionBackend {
   const int64_t blocks_, block_tokens_;
   const std::vector<model::LayerSpec> layers_;
   const bool recurs_;
-  size_t attends_ = 0;  // the first layer with pages
+  const std::string model_;
+  std::vector<at::Tensor> planes_;    // [blocks, ...]: keys, values, and states of all layers
+  std::vector<int64_t> block_bytes_;  // by plane
+  size_t attends_ = 0;                // the first layer with pages
   std::vector<at::Tensor> k_, v_;
   std::vector<kernels::DeltaStates> states_;  // for recurrent layers, by block
   const ForwardBatch* batch_ = nullptr;
@@ -219,7 +258,9 @@ class TorchRunner final : public ModelRunner {
         threads_(options.threads),
         compute_(std::move(compute)),
         eos_ids_(config.eos_token_ids.begin(), config.eos_token_ids.end()),
-        cache_(config, options.kv_cache_tokens / options.kv_block_tokens, options.kv_block_tokens, device) {}
+        cache_(config, options.kv_cache_tokens / options.kv_block_tokens, options.kv_block_tokens, device) {
+    if (options.kv_store.on()) Numerics();  // reads this program, for which no step should wait
+  }
 
   int64_t vocab_size() const override { return config_.vocab_size; }
   int64_t context_length() const override { return config_.max_position_embeddings; }
@@ -227,6 +268,11 @@ class TorchRunner final : public ModelRunner {
   int64_t max_weight_bytes() const override { return MaxWeightBytes(config_); }
   // A recurrent layer's state has no rows.
   bool can_take_back() const override { return config_.recurrent.layers.empty(); }
+  KvPages* Pages(const RunnableModel& model) override {
+    if (!cache_.on_cpu()) return nullptr;
+    cache_.Use(static_cast<const RunnableTransformer&>(model).dtype);
+    return &cache_;
+  }
   void BindThread() override { kernels::UseThreads(threads_); }
   void SetComputing(bool computing) override {
     if (computing == computing_.has_value()) return;
@@ -266,7 +312,10 @@ class TorchRunner final : public ModelRunner {
       if (!draft.empty()) {
         INGOT_ASSIGN_OR_RETURN(head, model::DraftHead::Create(draft, transformer));
       }
-      return std::make_shared<const RunnableTransformer>(std::move(snapshot), std::move(transformer), std::move(head));
+      const at::ScalarType dtype =
+          transformer.Embed(at::zeros({1}, at::dtype(at::kLong).device(device_))).scalar_type();
+      return std::make_shared<const RunnableTransformer>(std::move(snapshot), std::move(transformer), std::move(head),
+                                                         dtype);
     } catch (const std::exception& error) {
       return FromTorchException(error, "loading weights into the rollout engine");
     }
@@ -392,6 +441,12 @@ class TorchRunner final : public ModelRunner {
   std::shared_ptr<const model::RopeTables> rope_ ABSL_GUARDED_BY(mu_);  // shared by all versions
 };
 
+absl::Status CheckStoreDevice(const EngineOptions& options, const std::string& device) {
+  if (!options.kv_store.on() || device == "cpu") return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("rollout.kv_store.path is set, but the KV cache is on ", device,
+                                                 ", from which it is not copied: remove the key, or use device=cpu"));
+}
+
 }  // namespace
 
 absl::Status CheckCacheFits(const model::ModelConfig& config, const EngineOptions& options, const std::string& device) {
@@ -435,7 +490,8 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> NewTorchRunner(const model::ModelCo
   try {
     INGOT_RETURN_IF_ERROR(config.CheckDevice(device));
     INGOT_RETURN_IF_ERROR(CheckCacheFits(config, options, device));
-    return std::make_unique<TorchRunner>(config, options, at::Device(device), std::move(compute));
+    INGOT_RETURN_IF_ERROR(CheckStoreDevice(options, device));
+    return std::make_unique<TorchRunner>(config, options, at::Device(device));
   } catch (const std::exception& error) {
     const absl::Status status = FromTorchException(error, "starting the rollout engine");
     const auto code = absl::IsResourceExhausted(status) ? status.code() : absl::StatusCode::kUnavailable;

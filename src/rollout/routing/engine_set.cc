@@ -58,6 +58,18 @@ void AddDrafters(const v1::EngineStatusResponse& one, v1::EngineStatusResponse& 
   }
 }
 
+void AddStore(const v1::KvStoreStatus& one, v1::KvStoreStatus& sum) {
+  sum.set_fetched_tokens(sum.fetched_tokens() + one.fetched_tokens());
+  sum.set_fetch_seconds(sum.fetch_seconds() + one.fetch_seconds());
+  sum.set_fetch_abandoned(sum.fetch_abandoned() + one.fetch_abandoned());
+  sum.set_put_chunks(sum.put_chunks() + one.put_chunks());
+  sum.set_put_dropped(sum.put_dropped() + one.put_dropped());
+  sum.set_corrupt(sum.corrupt() + one.corrupt());
+  sum.set_bytes(std::max(sum.bytes(), one.bytes()));  // they share it
+  sum.set_retired_bytes(sum.retired_bytes() + one.retired_bytes());
+  sum.set_evicted_bytes(sum.evicted_bytes() + one.evicted_bytes());
+}
+
 }  // namespace
 
 // State shared by the set and its requests. A request may outlive the set, and its last owner may be an engine client's
@@ -66,8 +78,10 @@ class EngineSet::State {
  public:
   State(size_t engines, const base::Clock& clock, const RouterOptions& router)
       : clock_(clock),
+        options_(router),
         uses_prefixes_(router.policy == RouterPolicy::kCost),
         pauses_(engines),
+        prefills_(static_cast<size_t>(router.prefill_engines), 0),
         router_(router, engines, Seed()) {}
 
   // Chooses the best engine that is not marked in `tried`, which may be shorter than the set. Counts one more request
@@ -87,6 +101,34 @@ class EngineSet::State {
     pauses_.emplace_back();
     router_.AddEngine();
   }
+  // Counts one more start in progress. Returns false if the set is closed.
+  bool Begin() {
+    base::MutexLock lock(mu_);
+    if (!closed_) ++starting_;
+    return !closed_;
+  }
+
+  // Returns the engine that computes the prompt for the request's engine, and counts it; nullopt = that engine itself.
+  std::optional<size_t> ChoosePrefiller(const Router::Sent& sent) {
+    base::MutexLock lock(mu_);
+    if (sent.engine < prefills_.size() || sent.pending < options_.prefill_min_tokens) return std::nullopt;
+    const nanoseconds now = clock_.Now();
+    std::optional<size_t> least;
+    for (size_t i = 0; i < std::min(prefills_.size(), pauses_.size()); ++i) {
+      if (pauses_[i].until <= now && (!least.has_value() || prefills_[i] < prefills_[*least])) least = i;
+    }
+    if (least.has_value()) ++prefills_[*least];
+    return least;
+  }
+  void Prefilled(size_t engine, const absl::Status& status) {
+    if (absl::IsUnavailable(status)) OnUnavailable(engine, status);
+    base::MutexLock lock(mu_);
+    --prefills_[engine];
+    ++prefill_count_;
+    if (!status.ok() && !absl::IsCancelled(status)) ++failed_prefills_;
+  }
+  std::chrono::milliseconds prefill_wait() const { return std::chrono::milliseconds(options_.prefill_wait_ms); }
+
   void Started() {
     base::MutexLock lock(mu_);
     if (--starting_ == 0) idle_.SignalAll();
@@ -122,7 +164,10 @@ class EngineSet::State {
   bool uses_prefixes() const { return uses_prefixes_; }
   RouterStats stats() const {
     base::MutexLock lock(mu_);
-    return router_.stats();
+    RouterStats stats = router_.stats();
+    stats.prefills = prefill_count_;
+    stats.prefills_failed = failed_prefills_;
+    return stats;
   }
 
   // After this returns, no more requests start on an engine.
@@ -143,8 +188,8 @@ class EngineSet::State {
     return static_cast<uint64_t>(base::Clock::Real().UnixNanos()) ^ static_cast<uint64_t>(getpid());
   }
 
-  // Sets candidates_ to the engines that are not paused and not in `tried`. If all are paused, to those whose pause
-  // ends first.
+  // Sets candidates_ to the engines that are not paused and not in `tried`, and do not prefill if there are others. If
+  // all are paused, to those whose pause ends first.
   void SetCandidates(const std::vector<bool>& tried, nanoseconds now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     candidates_.clear();
     nanoseconds first = nanoseconds::max();
@@ -156,14 +201,20 @@ class EngineSet::State {
       first = free;
       candidates_.push_back(i);
     }
+    if (!candidates_.empty() && candidates_.back() >= prefills_.size()) {  // they are in ascending order
+      std::erase_if(candidates_, [this](size_t i) { return i < prefills_.size(); });
+    }
   }
 
   const base::Clock& clock_;
+  const RouterOptions options_;
   const bool uses_prefixes_;
   mutable base::Mutex mu_;
   base::CondVar idle_;
   std::vector<Pause> pauses_ ABSL_GUARDED_BY(mu_);
   Router router_ ABSL_GUARDED_BY(mu_);
+  std::vector<int64_t> prefills_ ABSL_GUARDED_BY(mu_);  // in flight, by engine that prefills
+  int64_t prefill_count_ ABSL_GUARDED_BY(mu_) = 0, failed_prefills_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<size_t> candidates_ ABSL_GUARDED_BY(mu_);  // for the request being sent
   int starting_ ABSL_GUARDED_BY(mu_) = 0;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
@@ -196,24 +247,20 @@ class EngineSet::Call final : public std::enable_shared_from_this<Call> {
       return;
     }
     const size_t engine = sent->engine;
+    auto attempt = std::make_unique<Attempt>(state_, sent);
     int number = 0;
     {
       base::MutexLock lock(mu_);
       if (tried_.size() <= engine) tried_.resize(engine + 1);
       tried_[engine] = true;
       number = ++attempts_;
+      if (!stopped_) attempt.swap(current_);
     }
-    auto attempt = std::make_unique<Attempt>(state_, sent);
-    attempt->handle = set_.At(engine).Generate(
-        request_, [self = shared_from_this(), sent, number](absl::StatusOr<v1::GenerateChunk> chunk) {
-          self->OnChunk(*sent, number, std::move(chunk));
-        });
-    {
-      base::MutexLock lock(mu_);
-      if (!stopped_ && number == attempts_) attempt.swap(current_);
-    }
+    const std::optional<size_t> prefiller =
+        request_.placeholders().empty() ? state_->ChoosePrefiller(*sent) : std::nullopt;
+    prefiller.has_value() ? StartPrefill(*prefiller, sent, number) : Start(sent, number);
     state_->Started();
-    // An attempt that ended or whose caller is gone is destroyed here, outside the lock.
+    // The attempt of a caller that is gone is destroyed here, outside the lock.
   }
 
   void Stop() {
@@ -228,13 +275,52 @@ class EngineSet::Call final : public std::enable_shared_from_this<Call> {
   struct Attempt {
     Attempt(std::shared_ptr<State> of, std::shared_ptr<Router::Sent> as) : state(std::move(of)), sent(std::move(as)) {}
     ~Attempt() {
+      if (prefill != nullptr && prefill->Cancel()) state->Prefilled(prefiller, absl::CancelledError());
       handle.reset();
       state->Ended(*sent);
     }
     const std::shared_ptr<State> state;
     const std::shared_ptr<Router::Sent> sent;  // guarded by the state, except for its engine
-    std::unique_ptr<Request> handle;
+    std::shared_ptr<Prefill> prefill;          // null = the engine computes the prompt
+    size_t prefiller = 0;
+    std::unique_ptr<Request> handle;  // null until the prefill has ended
   };
+
+  // REQUIRES: a start is in progress.
+  void Start(const std::shared_ptr<Router::Sent>& sent, int number) {
+    std::unique_ptr<Request> handle =
+        set_.At(sent->engine)
+            .Generate(request_, [self = shared_from_this(), sent, number](absl::StatusOr<v1::GenerateChunk> chunk) {
+              self->OnChunk(*sent, number, std::move(chunk));
+            });
+    base::MutexLock lock(mu_);
+    if (!stopped_ && number == attempts_ && current_ != nullptr) handle.swap(current_->handle);
+    // The handle of an attempt that ended, or whose caller is gone, is destroyed after the lock.
+  }
+
+  // Same as Start, but first has engine `prefiller` compute the prompt.
+  void StartPrefill(size_t prefiller, const std::shared_ptr<Router::Sent>& sent, int number) {
+    const auto prefill =
+        std::make_shared<Prefill>([self = shared_from_this(), prefiller, sent, number](const absl::Status& status) {
+          self->state_->Prefilled(prefiller, status);
+          self->StartPrefilled(sent, number);
+        });
+    {
+      base::MutexLock lock(mu_);
+      if (!stopped_ && number == attempts_) {
+        current_->prefill = prefill;
+        current_->prefiller = prefiller;
+      }
+    }
+    timed_ = false;
+    prefill->Start(set_.At(prefiller), request_, state_->prefill_wait());
+  }
+
+  void StartPrefilled(const std::shared_ptr<Router::Sent>& sent, int number) {
+    if (!state_->Begin()) return gate_.Deliver(Rejection());
+    Start(sent, number);
+    state_->Started();
+  }
 
   void OnChunk(Router::Sent& sent, int number, absl::StatusOr<v1::GenerateChunk> chunk) {
     if (absl::IsUnavailable(chunk.status())) state_->OnUnavailable(sent.engine, chunk.status());
@@ -272,7 +358,7 @@ class EngineSet::Call final : public std::enable_shared_from_this<Call> {
   const EngineSet& set_;  // valid only between State's Send and Started
   const std::shared_ptr<State> state_;
   const bool pinned_;
-  const bool timed_;             // false = the engine may hold the request until a newer version
+  bool timed_;                   // false = it also waits for a newer version or for another engine's prefill
   const uint64_t lineage_;       // 0 = unknown
   v1::GenerateRequest request_;  // read by Try; empty once an engine has answered
   PrefixKeys sequence_;          // of the prompt and the answer so far; empty if the router does not use prefixes
@@ -358,7 +444,9 @@ absl::StatusOr<v1::EngineStatusResponse> EngineSet::Status() {
       sum->set_alive_seconds(sum->alive_seconds() + one->alive_seconds());
       sum->set_sampling_passes(sum->sampling_passes() + one->sampling_passes());
       sum->set_paused_requests(sum->paused_requests() + one->paused_requests());
+      sum->set_prefill_requests(sum->prefill_requests() + one->prefill_requests());
       AddDrafters(*one, *sum);
+      if (one->has_kv_store()) AddStore(one->kv_store(), *sum->mutable_kv_store());
       sum->mutable_servers()->MergeFrom(one->servers());
       if (one->has_prefill()) AddPrefill(one->prefill(), *sum->mutable_prefill());
     }
@@ -374,7 +462,11 @@ std::string EngineSet::MetricsText() const {
       "# TYPE ingot_router_stayed_total counter\ningot_router_stayed_total ", stats.stayed, "\n",
       "# HELP ingot_router_moved_total Calls sent to another engine than the last one of their episode.\n",
       "# TYPE ingot_router_moved_total counter\ningot_router_moved_total ", stats.moved, "\n",
-      "# HELP ingot_router_cost_error Mean relative error of the estimated time to a call's first token.\n",
+      "# HELP ingot_router_prefills_total Prompts that an engine was asked to compute for another one.\n",
+      "# TYPE ingot_router_prefills_total counter\ningot_router_prefills_total ", stats.prefills, "\n",
+      "# HELP ingot_router_prefills_failed_total Those that it did not compute in time.\n",
+      "# TYPE ingot_router_prefills_failed_total counter\ningot_router_prefills_failed_total ", stats.prefills_failed,
+      "\n", "# HELP ingot_router_cost_error Mean relative error of the estimated time to a call's first token.\n",
       "# TYPE ingot_router_cost_error gauge\ningot_router_cost_error ", stats.cost_error(), "\n");
 }
 

@@ -2,6 +2,9 @@
 // engine. If an engine rejects a request before the first chunk for a reason that may not apply to other engines, the
 // request moves to the next engine. The set skips an unreachable engine for a while. Because such an engine rejects
 // requests immediately, it would otherwise always have the shortest queue and attract all new ones.
+//
+// With RouterOptions::prefill_engines, a long prompt that its engine does not have is first computed by another engine
+// (prefill.h). Whether that works has no effect on the request's answer.
 #pragma once
 
 #include <memory>
@@ -11,6 +14,7 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "rollout/client.h"
+#include "rollout/routing/prefill.h"
 #include "rollout/routing/router.h"
 
 namespace ingot::rollout {

@@ -16,6 +16,19 @@ void Bind(base::Schema& schema, RouterOptions& o) {
   schema.Field("load_weight", &o.load_weight,
                "with policy cost, prompt tokens that one more call in flight on an engine counts as",
                base::InRange(0, 1000000));
+  schema.Field(
+      "prefill_engines", &o.prefill_engines,
+      "number of engines, from rollout-0 on, that compute long prompts for the others, which read them from "
+      "rollout.kv_store; these engines sample only if no other engine accepts a call; 0: every engine computes "
+      "its own prompts",
+      base::NotNegative());
+  schema.Field("prefill_min_tokens", &o.prefill_min_tokens,
+               "with prefill_engines, prompt tokens that the sampling engine would have to compute from which a prompt "
+               "is computed by another engine",
+               base::Positive());
+  schema.Field("prefill_wait_ms", &o.prefill_wait_ms,
+               "with prefill_engines, milliseconds after which the sampling engine computes the prompt itself",
+               base::Positive());
 }
 
 }  // namespace ingot::rollout

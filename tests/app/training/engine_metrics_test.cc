@@ -81,6 +81,24 @@ TEST(EngineMetricsTest, AStepHasTheDraftsSinceTheStepBefore) {
   EXPECT_THAT(with, Not(Contains(Key("rollout/drafted_tokens/given"))));
 }
 
+TEST(EngineMetricsTest, AStepHasTheUseOfTheStoreSinceTheStepBefore) {
+  FakeEngine engine;
+  EngineMetrics metrics(engine);
+  engine.Pass(10, 8, 40, 20, 5);
+  EXPECT_THAT(Added(metrics, 0), Not(Contains(Key("kv_store/fetched_tokens")))) << "no store";
+  engine.Pass(10, 8, 40, 20, 5);
+  engine.status.mutable_kv_store()->set_fetched_tokens(512);
+  engine.status.mutable_kv_store()->set_bytes(1000);
+  EXPECT_THAT(Added(metrics, 1), Contains(Pair("kv_store/fetched_tokens", 512)));
+  engine.Pass(10, 8, 40, 20, 5);
+  engine.status.mutable_kv_store()->set_fetched_tokens(768);
+  engine.status.mutable_kv_store()->set_corrupt(2);
+  const auto next = Added(metrics, 2);
+  EXPECT_THAT(next, Contains(Pair("kv_store/fetched_tokens", 256)));  // 768 - 512
+  EXPECT_THAT(next, Contains(Pair("kv_store/corrupt", 2)));
+  EXPECT_THAT(next, Contains(Pair("kv_store/bytes", 1000))) << "not a difference";
+}
+
 TEST(EngineMetricsTest, TheFirstStepOfANewRunHasAllThatEnginesHadSampled) {
   FakeEngine engine;
   engine.Pass(100, 50, 1000, 0, 0);

@@ -58,6 +58,17 @@ std::string DescribeDrafts(const v1::EngineStatusResponse& s) {
                             static_cast<double>(s.sampled_tokens()) / static_cast<double>(s.sampling_passes()));
 }
 
+// Returns the engine's use of its KV store, or "" if it has none.
+std::string DescribeStore(const v1::EngineStatusResponse& s) {
+  if (!s.has_kv_store()) return "";
+  const v1::KvStoreStatus& store = s.kv_store();
+  std::string text = fmt::format(", KV store {:.1f} MB, {} tokens read, {} chunks written",
+                                 static_cast<double>(store.bytes()) * 1e-6, store.fetched_tokens(), store.put_chunks());
+  if (store.corrupt() > 0) text += fmt::format(", {} corrupt", store.corrupt());
+  if (s.prefill_requests() > 0) text += fmt::format(", {} prompts computed for other engines", s.prefill_requests());
+  return text;
+}
+
 // Returns the servers that sample for the engine, and what their last verification found, or "".
 std::string DescribeServers(const v1::EngineStatusResponse& s) {
   std::string text;
@@ -73,10 +84,10 @@ std::string DescribeServers(const v1::EngineStatusResponse& s) {
 std::string Describe(const v1::EngineStatusResponse& s) {
   const std::string version = s.version() < 0 ? "no version yet" : absl::StrCat("version ", s.version());
   const std::string prefill = DescribePrefill(s);
-  return fmt::format("{}, {} running, {} waiting, KV {}/{} blocks, {} tokens sampled, busy {:.0f}%{}{}{}{}", version,
+  return fmt::format("{}, {} running, {} waiting, KV {}/{} blocks, {} tokens sampled, busy {:.0f}%{}{}{}{}{}", version,
                      s.running(), s.waiting(), s.kv_blocks_used(), s.kv_blocks_total(), s.sampled_tokens(),
                      100 * s.busy_seconds() / std::max(s.alive_seconds(), 1e-9), prefill.empty() ? "" : ", ", prefill,
-                     DescribeDrafts(s), DescribeServers(s));
+                     DescribeDrafts(s), DescribeStore(s), DescribeServers(s));
 }
 
 std::string Describe(const v1::GatewayStatusResponse& s) {
