@@ -69,13 +69,14 @@ at::ScalarType CacheType(const model::ModelConfig& config) {
 
 // Names everything besides the weights and the configuration that may change the bits of KV on the CPU. Another build
 // may round differently.
-std::string Numerics() {
-  static const std::string& build = *new std::string([] {
+const std::string& Numerics() {
+  static const std::string& numerics = *new std::string([] {
     const absl::StatusOr<std::string> program = base::ReadFile("/proc/self/exe", int64_t{4} << 30);
-    return program.ok() ? base::Hex(base::Checksum64(*program)) : "unknown";
+    return absl::StrCat("cpu ", kernels::InstructionSet(), " build ",
+                        program.ok() ? base::Hex(base::Checksum64(*program)) : "unknown", " torch ",
+                        base::Hex(base::Checksum64(at::show_config())));
   }());
-  return absl::StrCat("cpu ", kernels::InstructionSet(), " torch ", TORCH_VERSION, " ", at::get_cpu_capability(),
-                      " build ", build);
+  return numerics;
 }
 
 // Holds every layer's key and value pages (shared if keys are values) and the batch being computed. Attention computes
