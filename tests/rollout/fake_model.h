@@ -138,7 +138,8 @@ class FakeRunner final : public ModelRunner, public KvPages {
   std::vector<int32_t> eos;
   bool takes_back = true;
   std::string kv_numerics = "fake";
-  absl::Status fail;
+  bool releases = true;
+  absl::Status fail, fail_load;
   int64_t spoils = -1;    // a row of this id makes its sequence's rows of the pass NaN; -1 = none
   bool poisoned = false;  // the model has diverged: every row is NaN
   std::function<void(std::vector<float>& row)> edit;  // changes every row of log-probs

@@ -79,6 +79,16 @@ const std::string& Numerics() {
   return numerics;
 }
 
+// Returns the whole memory pages inside a tensor to the system, and their number of bytes. They are zero afterwards.
+int64_t ReleasePages(const at::Tensor& tensor) {
+  if (!tensor.defined() || tensor.nbytes() == 0) return 0;
+  static const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto start = reinterpret_cast<uintptr_t>(tensor.mutable_data_ptr());
+  const uintptr_t begin = (start + page - 1) / page * page, end = (start + tensor.nbytes()) / page * page;
+  if (begin >= end || madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED) != 0) return 0;
+  return static_cast<int64_t>(end - begin);
+}
+
 // Holds every layer's key and value pages (shared if keys are values) and the batch being computed. Attention computes
 // in the model's type, like the trainer: bf16 on bf16 pages, everything else on fp32.
 //
@@ -492,7 +502,7 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> NewTorchRunner(const model::ModelCo
     INGOT_RETURN_IF_ERROR(config.CheckDevice(device));
     INGOT_RETURN_IF_ERROR(CheckCacheFits(config, options, device));
     INGOT_RETURN_IF_ERROR(CheckStoreDevice(options, device));
-    return std::make_unique<TorchRunner>(config, options, at::Device(device));
+    return std::make_unique<TorchRunner>(config, options, at::Device(device), std::move(compute));
   } catch (const std::exception& error) {
     const absl::Status status = FromTorchException(error, "starting the rollout engine");
     const auto code = absl::IsResourceExhausted(status) ? status.code() : absl::StatusCode::kUnavailable;
