@@ -42,8 +42,8 @@ class EngineSet::State {
         options_(router),
         uses_prefixes_(router.policy == RouterPolicy::kCost),
         pauses_(engines),
-        prefills_(static_cast<size_t>(router.prefill_engines), 0),
-        router_(router, engines, Seed()) {}
+        router_(router, engines, Seed()),
+        prefills_(static_cast<size_t>(router.prefill_engines), 0) {}
 
   // Chooses the best engine that is not marked in `tried`, which may be shorter than the set. Counts one more request
   // in flight on it and one more start in progress. Returns null if no engine is left or the set is closed. Started
