@@ -242,7 +242,7 @@ class EngineSet::Call final : public std::enable_shared_from_this<Call> {
     }
     const std::shared_ptr<State> state;
     const std::shared_ptr<Router::Sent> sent;  // guarded by the state, except for its engine
-    std::shared_ptr<Prefill> prefill;          // null = the engine computes the prompt
+    std::shared_ptr<RemotePrefill> prefill;    // null = the engine computes the prompt
     size_t prefiller = 0;
     std::unique_ptr<Request> handle;  // null until the prefill has ended
   };
@@ -261,8 +261,8 @@ class EngineSet::Call final : public std::enable_shared_from_this<Call> {
 
   // Same as Start, but first has engine `prefiller` compute the prompt.
   void StartPrefill(size_t prefiller, const std::shared_ptr<Router::Sent>& sent, int number) {
-    const auto prefill =
-        std::make_shared<Prefill>([self = shared_from_this(), prefiller, sent, number](const absl::Status& status) {
+    const auto prefill = std::make_shared<RemotePrefill>(
+        [self = shared_from_this(), prefiller, sent, number](const absl::Status& status) {
           self->state_->Prefilled(prefiller, status);
           self->StartPrefilled(sent, number);
         });

@@ -4,7 +4,7 @@
 // requests immediately, it would otherwise always have the shortest queue and attract all new ones.
 //
 // With RouterOptions::prefill_engines, a long prompt that its engine does not have is first computed by another engine
-// (prefill.h). Whether that works has no effect on the request's answer.
+// (remote_prefill.h). Whether that works has no effect on the request's answer.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "rollout/client.h"
-#include "rollout/routing/prefill.h"
+#include "rollout/routing/remote_prefill.h"
 #include "rollout/routing/router.h"
 
 namespace ingot::rollout {

@@ -13,10 +13,10 @@
 
 namespace ingot::rollout {
 
-class Prefill : public std::enable_shared_from_this<Prefill> {
+class RemotePrefill : public std::enable_shared_from_this<RemotePrefill> {
  public:
   // `done` is called once, on any thread, with OK, the engine's error, or DEADLINE_EXCEEDED.
-  explicit Prefill(std::function<void(const absl::Status&)> done) : done_(std::move(done)) {}
+  explicit RemotePrefill(std::function<void(const absl::Status&)> done) : done_(std::move(done)) {}
 
   // Returns immediately. `done` may be called before that.
   void Start(Client& engine, const v1::GenerateRequest& request, std::chrono::milliseconds wait);

@@ -1,4 +1,4 @@
-#include "rollout/routing/prefill.h"
+#include "rollout/routing/remote_prefill.h"
 
 #include <utility>
 
@@ -27,7 +27,7 @@ v1::GenerateRequest PrefillOf(const v1::GenerateRequest& request) {
 
 }  // namespace
 
-void Prefill::Start(Client& engine, const v1::GenerateRequest& request, std::chrono::milliseconds wait) {
+void RemotePrefill::Start(Client& engine, const v1::GenerateRequest& request, std::chrono::milliseconds wait) {
   std::unique_ptr<Client::Request> sent =
       engine.Generate(PrefillOf(request), [self = shared_from_this()](const absl::StatusOr<v1::GenerateChunk>& chunk) {
         if (!chunk.ok() || chunk->finish() != v1::FINISH_UNSPECIFIED) self->End(chunk.status());
@@ -42,12 +42,12 @@ void Prefill::Start(Client& engine, const v1::GenerateRequest& request, std::chr
   timer_ = std::move(timer);
 }
 
-void Prefill::End(const absl::Status& status) {
-  const std::shared_ptr<Prefill> self = shared_from_this();  // destroying the request may destroy its callback
+void RemotePrefill::End(const absl::Status& status) {
+  const std::shared_ptr<RemotePrefill> self = shared_from_this();  // destroying the request may destroy its callback
   if (const Done done = Stop(); done != nullptr) done(status);
 }
 
-Prefill::Done Prefill::Stop() {
+RemotePrefill::Done RemotePrefill::Stop() {
   std::unique_ptr<Client::Request> request;
   base::Timer timer;
   base::MutexLock lock(mu_);
