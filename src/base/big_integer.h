@@ -1,5 +1,5 @@
 // Preserves integers beyond 64 bits in JSON values. base::ParseJson turns them into doubles and loses digits, but
-// prompts must show them as the client wrote them, like Python's json module does.
+// prompts must show them exactly as the client wrote them, as Python's json module does.
 //
 //   {"id": 18446744073709551616} ──ParseJsonExactly──▶ value with its digits ──PrintJson──▶ {"id":18446744073709551616}
 //

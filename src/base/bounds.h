@@ -1,5 +1,5 @@
-// Bounds for numeric options. Bind functions declare them, and Schema enforces them. NaN and infinities are out of
-// bounds.
+// Bounds for numeric options. Bind functions declare them, and Schema enforces them. NaN and infinity are always
+// rejected.
 #pragma once
 
 #include <limits>
@@ -17,7 +17,7 @@ struct Bound {
   bool below_high = false;  // `high` itself is out of bounds
   bool or_zero = false;     // 0 is allowed as well
 
-  // Also allows 0. Used for options that 0 turns off.
+  // Also allows 0. Used for options where 0 means off.
   Bound OrZero() const {
     Bound bound = *this;
     bound.or_zero = true;

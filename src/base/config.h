@@ -64,14 +64,14 @@ class Schema {
   void Field(const std::string& key, float* field, const std::string& doc, Bound bound = {});
   void Field(const std::string& key, double* field, const std::string& doc, Bound bound = {});
   void Field(const std::string& key, std::string* field, const std::string& doc);
-  // A string with a check. A TextDemand returns empty if the string is valid, and otherwise what it must be.
+  // A validated string. A TextDemand returns "" if the string is valid, and otherwise what is required.
   using TextDemand = std::function<std::string(const std::string& text)>;
   void Field(const std::string& key, std::string* field, const std::string& doc, TextDemand demand);
   void Field(const std::string& key, std::vector<std::string>* field, const std::string& doc);
   void Field(const std::string& key, std::map<std::string, std::string>* field, const std::string& doc);
   // Each number must be within the bound.
   void Field(const std::string& key, std::map<std::string, double>* field, const std::string& doc, Bound bound = {});
-  // A single string, or several named strings. A word sets `*one` and clears `*several`. A mapping does the reverse.
+  // A single string, or several named strings. A string sets `*one` and clears `*several`. A mapping does the reverse.
   void Field(const std::string& key, std::string* one, std::map<std::string, std::string>* several,
              const std::string& doc);
   // A string or a list of strings. The first one is stored in *first and the others in *more. If the string or list is
@@ -97,8 +97,8 @@ class Schema {
   void Shorthand(const std::string& section, KeyOfWord key_of);
 
   // Declares keys that apply only in some configurations: all keys in `section`, or the key with that name. `fault()`
-  // returns "" if they apply, or why they do not. In the latter case, a list element that sets such a key is rejected
-  // with an error, and EffectiveYaml omits the key. Only for list elements.
+  // returns "" if they apply, or why they do not. If they do not apply, a list element that sets such a key is
+  // rejected, and EffectiveYaml omits the key. Only for list elements.
   void Guard(const std::string& section, std::function<std::string()> fault);
 
   // Declares a key that was renamed since an earlier version. Errors suggest the new name. If `now` is empty, the key
@@ -123,8 +123,8 @@ class Schema {
         doc);
   }
 
-  // Defines a variable: in values that are loaded later, by files and by Set, "${name}" is replaced by `value`. "$${name}"
-  // is left as it is. EffectiveYaml contains the replaced text.
+  // Defines a variable: in values that are loaded later, by files and by Set, "${name}" is replaced by `value`.
+  // "$${name}" is left unchanged. EffectiveYaml contains the replaced text.
   void Define(const std::string& name, const std::string& value) { variables_.push_back({"${" + name + "}", value}); }
   // Returns whether a value has used the variable.
   bool Used(const std::string& name) const;
@@ -148,7 +148,7 @@ class Schema {
   // Returns the effective configuration as YAML. Loading that YAML produces the same configuration.
   std::string EffectiveYaml() const;
 
-  // Returns the keys whose values differ from `other`, which has the same keys. Values are YAML. A list is one value.
+  // Returns the keys whose values differ from those in `other`, which has the same keys. Values are in YAML.
   struct Difference {
     std::string key, value, others;
   };
@@ -193,7 +193,7 @@ class Schema {
   absl::Status CheckGuards() const;
   // Returns all values in binding order, with lists last.
   std::vector<std::pair<std::string, YAML::Node>> Values() const;
-  // The new name of a renamed key, else the closest known key, or section if `or_section`.
+  // Returns a renamed key's new name, or else the closest known key (or section, if `or_section`).
   std::string Nearest(const std::string& asked, bool or_section) const;
   json::object JsonSchemaObject() const;
   static std::string ExplainList(const ListEntry& list, const std::string& prefix);
@@ -212,7 +212,7 @@ class Schema {
     bool used = false;
   };
   std::string Replaced(const std::string& text);
-  // Replaces the variables in every scalar below the node. Keys keep their text.
+  // Replaces the variables in every scalar below the node. Keys are not changed.
   void ReplaceVariables(YAML::Node node);
 
   std::string prefix_;                           // prefix for the section being bound, including the dot
@@ -238,8 +238,8 @@ absl::Status CheckBounds(const Options& options) {
 }
 
 // Returns the value of an unquoted word: a bool, number, or string if the word is valid JSON for one, otherwise the
-// word itself. Returns INVALID_ARGUMENT for other JSON types, and for alternative bool spellings (True, yes, off),
-// which would otherwise become strings and count as true.
+// word itself. Returns INVALID_ARGUMENT for other JSON types, and for other spellings of bools (True, yes, off), which
+// would otherwise become strings and be treated as true.
 absl::StatusOr<json::value> WordValue(const std::string& word);
 
 // Returns the Levenshtein distance between two words.

@@ -3,10 +3,10 @@
 //   TryPost, Post --> queue, FIFO --> an idle thread --> task
 //   PostAt, PostAfter, PostEvery --> timers, by due time --^
 //
-// Tasks start in the order they were posted or became due. The thread that became idle last runs the next task, so a
-// light load stays on a few threads with warm caches and allocator heaps. One idle thread waits for the next timer. If
-// all threads are busy, a due timer waits for a thread. Tasks may block. If they do, the owner should give the executor
-// one thread per task. Tasks must not throw.
+// Tasks start in the order they were posted or became due. The most recently idle thread runs the next task, so a light
+// load stays on a few threads with warm caches and allocator heaps. One idle thread waits for the next timer. If all
+// threads are busy, a due timer waits for a thread. Tasks may block, in which case the executor should have one thread
+// per task. Tasks must not throw.
 //
 // Shutdown proceeds in this order:
 // 1. TryPost fails, and timers that are not due are destroyed without running.
@@ -18,7 +18,7 @@
 // deterministic (tests/base/manual_executor.h).
 //
 // boost::asio::thread_pool is not used because its queue is unbounded, it does not choose which thread to wake, and its
-// timers are bound to a clock type. Tests need to inject a clock object.
+// timers are tied to a clock type, while tests need to inject a clock object.
 #pragma once
 
 #include <chrono>
@@ -46,13 +46,13 @@ class Timer;
 using Task = absl::AnyInvocable<void()>;
 
 struct ExecutorOptions {
-  std::string name = "executor";  // used in errors and as the thread name in debuggers; the system shows only 15 bytes
+  std::string name = "executor";  // used in errors and as the thread name, which the system truncates to 15 bytes
   int threads = 1;                // 0 = RunReady runs the tasks
   size_t max_queued = std::numeric_limits<size_t>::max();  // TryPost's limit on tasks that no thread has taken
 };
 
-// Thread safe, except for Shutdown and the destructor. Those must be called by one thread, and never by one of this
-// executor's tasks.
+// Thread safe, except for Shutdown and the destructor. Those must be called by a single thread, and never from one of
+// this executor's tasks.
 class Executor {
  public:
   // `clock` must outlive the executor. Throws std::system_error if the system cannot start a thread.
@@ -64,7 +64,7 @@ class Executor {
   // Returns RESOURCE_EXHAUSTED if options.max_queued tasks are already queued, or CANCELLED if Shutdown has begun. In
   // both cases, the task is dropped.
   absl::Status TryPost(Task task);
-  // Ignores the queue limit. Used for the second half of a job that TryPost accepted.
+  // Ignores the queue limit. Used to continue a job that TryPost accepted.
   void Post(Task task);
 
   // Runs `task` once, at `moment` or after `delay`, unless the Timer is destroyed first.
@@ -122,7 +122,7 @@ class Executor {
   mutable Mutex mu_;
   CondVar rung_;                                             // signaled when a timer's task returns
   std::deque<Task> queue_ ABSL_GUARDED_BY(mu_);              // empty while a thread is idle
-  std::vector<Worker*> idle_ ABSL_GUARDED_BY(mu_);           // the thread that became idle last is at the back
+  std::vector<Worker*> idle_ ABSL_GUARDED_BY(mu_);           // the most recently idle thread is at the back
   const Worker* timekeeper_ ABSL_GUARDED_BY(mu_) = nullptr;  // idle_.front() while it waits for the first timer
   std::map<std::pair<std::chrono::nanoseconds, uint64_t>, std::shared_ptr<Alarm>> timers_ ABSL_GUARDED_BY(mu_);
   uint64_t next_order_ ABSL_GUARDED_BY(mu_) = 0;
@@ -131,7 +131,7 @@ class Executor {
   std::vector<std::thread> threads_ ABSL_GUARDED_BY(mu_);
 };
 
-// Keeps a timed task scheduled. The executor must outlive it.
+// Keeps a timed task scheduled. The executor must outlive the Timer.
 class [[nodiscard]] Timer {
  public:
   Timer() = default;  // refers to no task
@@ -139,8 +139,8 @@ class [[nodiscard]] Timer {
   Timer& operator=(Timer&& other) noexcept;
   ~Timer() { Cancel(); }
 
-  // Ensures that the task does not start again, and destroys it. Waits for a run in progress, unless called from that
-  // run.
+  // Ensures that the task does not run again, and destroys it. Waits for a run in progress, unless called from the task
+  // itself.
   void Cancel();
 
  private:

@@ -12,7 +12,7 @@ namespace ingot::base {
 
 struct Fault {
   std::string field;  // path of the field in the request, e.g. "sampling.logit_bias"
-  std::string what;   // what is wrong with its value; does not mention any field
+  std::string what;   // what is wrong with its value, without the field's name
 };
 
 // Returns INVALID_ARGUMENT with the field and what is wrong, both in the message and in a payload that is sent over

@@ -15,8 +15,8 @@ namespace ingot::base {
 inline constexpr int64_t kMaxFileBytes = int64_t{1} << 30;
 
 // Returns the contents of `path`, which is a file or a pipe from the shell's <(command). Returns NOT_FOUND if there is
-// no such file, INVALID_ARGUMENT for a folder, a named pipe, a socket, or more than `max_bytes`, and UNAVAILABLE if the
-// file cannot be read. Errors include the path and the reason.
+// no such file, INVALID_ARGUMENT for a folder, a named pipe, a socket, or a file over `max_bytes`, and UNAVAILABLE if
+// the file cannot be read. Errors include the path and the reason.
 absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes = kMaxFileBytes);
 
 // Writes and fsyncs. Errors include the path and the cause ("no space left on device", ...).
@@ -28,11 +28,11 @@ struct Replacement {
   mode_t mode = 0644;
   bool durable = true;  // false = a machine crash may leave an empty file, but a process crash does not
 };
-// Replaces the contents of `path` atomically. After a crash, the file is either the old one or the complete new one.
-// After OK, the new file is durable. After an error, the old file is intact. A crash may leave the draft,
-// PATH.RANDOM.new, behind. If several writers run concurrently, on any machine, the last one wins.
+// Replaces the contents of `path` atomically. After a crash, the file is either the old one or the complete new one. If
+// OK is returned, the new file is durable. On error, the old file is intact. A crash may leave a temporary file,
+// PATH.RANDOM.new. If several writers run concurrently, on any machine, the last one wins.
 absl::Status ReplaceFile(const std::string& path, std::string_view contents, const Replacement& how = {});
-// Same as ReplaceFile, but `write` supplies the contents. It writes them to `fd`, an open file named `draft`.
+// Same as ReplaceFile, but `write` supplies the contents by writing them to `fd`, an open file named `draft`.
 using WriteDraft = std::function<absl::Status(int fd, const std::string& draft)>;
 absl::Status ReplaceFileBy(const std::string& path, const WriteDraft& write, const Replacement& how = {});
 

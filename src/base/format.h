@@ -1,6 +1,6 @@
 // Checks the version numbers of formats that outlive a process or cross the network. Ingot either reads what another
-// version wrote or rejects it with an error that names the format. Increment a format's number if an older reader would
-// misread the change.
+// version wrote or rejects it with an error that names the format. Increment a format's number if older readers would
+// misread data written after a change.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ struct Format {
   int64_t number;    // the number that this program reads and writes
 };
 
-// Returns FAILED_PRECONDITION if `where` has a different number. The message contains both numbers and ends with
-// `remedy`.
+// Returns FAILED_PRECONDITION if `found`, the number in `where`, is different. The message contains both numbers and
+// ends with `remedy`.
 inline absl::Status CheckFormat(const Format& format, int64_t found, const std::string& where,
                                 const std::string& remedy) {
   if (found == format.number) return absl::OkStatus();

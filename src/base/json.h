@@ -12,10 +12,10 @@ namespace ingot::base {
 
 namespace json = boost::json;
 
-// Returns INVALID_ARGUMENT with the line and column of the first error. If a key is duplicated, its last value wins.
+// Returns INVALID_ARGUMENT with the line and column of the first error. If a key is repeated, its last value is used.
 // The maximum depth is 100. simdjson does the parsing. Boost parses a second time to report errors and to handle
 // integers beyond 64 bits. `storage` is the value's allocator, and the value shares ownership of it. A
-// json::monotonic_resource is suitable for a value that is read once and dropped.
+// json::monotonic_resource is suitable for a value that is read once and discarded.
 absl::StatusOr<json::value> ParseJson(std::string_view text, json::storage_ptr storage = {});
 
 // Returns compact JSON. Object keys keep their order. A double is printed as the shortest decimal that reads back as

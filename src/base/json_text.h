@@ -19,7 +19,7 @@ namespace ingot::base {
 size_t CountJsonValues(std::string_view text);
 
 // Returns `text` with each unpaired escaped surrogate replaced by U+FFFD (RFC 8259, section 8.2: "\ud83d" without its
-// second half). Clients that split strings between UTF-16 units send them. Returns nullopt if `text` has none.
+// second half). Clients that split strings between UTF-16 code units send these. Returns nullopt if `text` has none.
 std::optional<std::string> WithoutLoneSurrogates(std::string_view text);
 
 // A view of one value in JSON text. The text must outlive it. REQUIRES: ParseJson accepts the text.
@@ -38,7 +38,7 @@ class JsonText {
   std::string string() const;
   // Returns an array's items in order, or nothing for other values.
   std::vector<JsonText> items() const;
-  // Returns an object's fields in order, or nothing for other values. For a duplicate key, the last value wins.
+  // Returns an object's fields in order, or nothing for other values. If a key is repeated, its last value is used.
   std::vector<std::pair<std::string, JsonText>> fields() const;
 
   // Returns the value at a dotted path ("answers.0.value"), or nullopt if there is none.

@@ -48,7 +48,7 @@ class Metrics {
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 
-  // Each Get finds or creates a series. `help` is used only by the first call for a family.
+  // Each Get function finds or creates a series. `help` is used only by the first call for a family.
   Counter& GetCounter(std::string_view name, std::string_view help, const MetricLabels& labels = {});
   Gauge& GetGauge(std::string_view name, std::string_view help, const MetricLabels& labels = {});
   // `buckets` are increasing upper bounds, used only by the first call for a series. Empty = 1 ms to 100 s with three
@@ -73,7 +73,7 @@ class Metrics {
   template <typename T, typename... Args>
   T& Series(Kind kind, std::string_view name, std::string_view help, const MetricLabels& labels, const Args&... args);
 
-  // Returns a series' labels after applying the limits. Adds labels whose value became "other" to `over`.
+  // Returns a series' labels after applying the limits. Appends labels whose value became "other" to `over`.
   prometheus::Labels Bounded(FamilyInfo& info, const MetricLabels& labels, std::vector<std::string>& over)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

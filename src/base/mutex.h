@@ -1,5 +1,5 @@
 // A mutex and a condition variable with Clang thread-safety annotations, based on the standard library. absl::Mutex is
-// not used because Debian's build is not instrumented, so TSan would report false races.
+// not used because Debian's build of it is not instrumented, so TSan would report false races.
 #pragma once
 
 #include <chrono>

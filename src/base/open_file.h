@@ -1,6 +1,6 @@
-// Opens files with untrusted names or contents. These functions never block. Otherwise, someone could replace a file
-// with a named pipe, and the reader would block until there is a writer. They check the file after opening it, so
-// swapping it beforehand has no effect.
+// Opens files with untrusted names or contents. These functions never block, so nobody can hang the reader by replacing
+// a file with a named pipe that has no writer. They check the file after opening it, so replacing it between a check
+// and the open has no effect.
 #pragma once
 
 #include <fcntl.h>
@@ -22,16 +22,16 @@ const char* KindOfFile(const struct stat& info);
 // cannot be opened. Errors include the path and the reason.
 absl::StatusOr<Fd> OpenToRead(const std::string& path);
 
-// Which links a path may contain.
+// Specifies which links a path may contain.
 enum class PathLinks {
   kInside,  // links that stay in the folder; no links on kernels without openat2(2), added in Linux 5.6
-  kNone,    // no links and no mount points; for a folder that an agent created or may be changing
+  kNone,    // no links and no mount points; for a folder that an agent created or may change concurrently
 };
 
 // Flags for opening a folder in order to list or traverse it.
 inline constexpr int kOpenFolder = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 
-// Opens `relative` in the folder `folder` with open(2) flags. The path cannot leave the folder through ".." or a link,
+// Opens the path `relative` in `folder` with open(2) flags. The path cannot leave the folder through ".." or a link,
 // even if another process changes the folder concurrently. On failure, the result is invalid and errno is set. errno is
 // EXDEV if the path leads outside, and ELOOP or ENOTDIR for a link that is not followed.
 Fd OpenBeneath(int folder, const std::string& relative, int flags, PathLinks links = PathLinks::kInside);

@@ -23,17 +23,17 @@ struct PrintableOptions {
 
 std::string Printable(std::string_view text, const PrintableOptions& options = {});
 
-// Returns untrusted text for an error message: Printable, and at most kMaxShown bytes of it. Longer text ends with its
+// Returns untrusted text for an error message: made printable and limited to kMaxShown bytes. Longer text ends with its
 // size: "aaaa.. (70000 bytes)".
 inline constexpr size_t kMaxShown = 200;
 std::string Shown(std::string_view text);
 
 // Cuts a message that may quote untrusted text to `most` bytes (at least 100). Keeps the beginning and the end, because
-// the end usually says what to do. Use it in code that passes on messages from many places. Does not escape anything.
+// the end usually states what to do. Use it in code that forwards messages from many sources. Does not escape anything.
 inline constexpr size_t kMaxMessage = 1000;
 std::string CutMessage(std::string_view message, size_t most = kMaxMessage);
 
-// Whether Printable leaves `text` as it is.
+// Returns whether Printable would leave `text` unchanged.
 bool IsPrintable(std::string_view text);
 
 // Makes multi-line text printable. Lines after the first are indented, so the text cannot imitate a log line.

@@ -1,4 +1,4 @@
-// Reports the memory of this process and of its machine, in bytes.
+// Reports this process's and its machine's memory, in bytes.
 #pragma once
 
 #include <cstdint>
@@ -6,14 +6,14 @@
 
 namespace ingot::base {
 
-// Returns the number of bytes that this process can still allocate if `processes` equal processes share the machine.
-// This is the smaller of its share of MachineMemoryLeft and what remains of its address-space limit. Returns the
-// largest int64 if there is no known bound.
+// Returns the number of bytes that this process can still allocate if `processes` equal processes share the machine:
+// the smaller of its share of MachineMemoryLeft and the remainder of its address-space limit. Returns the largest int64
+// if there is no known bound.
 int64_t AvailableMemory(int processes = 1);
 
-// Returns the machine's available memory in bytes: the minimum of the kernel's estimate and what remains in each of
-// this process's cgroups. Supports cgroups v1 and v2, and checks every group up to the mount's root. Reclaimable file
-// pages do not count as used. `root` is prepended to /proc and /sys; empty = the real directories.
+// Returns the machine's available memory in bytes: the minimum of the kernel's estimate and the remaining limit of each
+// of this process's cgroups. Supports cgroups v1 and v2, and checks every group up to the mount's root. Reclaimable
+// file pages do not count as used. `root` is prepended to /proc and /sys; empty = the real directories.
 int64_t MachineMemoryLeft(const std::string& root);
 
 // Return the process's resident bytes and their peak since ResetPeakMemory; 0 = unknown. ResetPeakMemory first returns
@@ -23,9 +23,9 @@ int64_t PeakMemory();
 bool ResetPeakMemory();
 
 // Makes the glibc allocator permanently mmap blocks of 1 MiB or more, so they are returned to the system when freed. By
-// default, glibc eventually places blocks of up to 32 MiB on its heap. Blocks kept by a training step then end up
-// between freed blocks, and the process holds far more memory than it uses. Has no effect with jemalloc, which returns
-// free pages on its own within ten seconds.
+// default, glibc eventually places blocks of up to 32 MiB on its heap. Blocks that outlive a training step would then
+// sit between freed blocks, and the process would hold far more memory than it uses. Has no effect with jemalloc, which
+// returns free pages to the system within ten seconds.
 void ReturnFreedMemory();
 
 }  // namespace ingot::base

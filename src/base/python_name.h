@@ -15,10 +15,10 @@ struct PythonName {
   bool in_file() const { return place.ends_with(".py"); }
 };
 
-// Splits the text at its last colon. The parts of an invalid text are unspecified.
+// Splits the text at its last colon. The parts are unspecified if the text is invalid.
 PythonName SplitPythonName(const std::string& text);
 
-// Returns INVALID_ARGUMENT if `text` does not have one of these forms. `key` names it, and `example` is a valid text.
+// Returns INVALID_ARGUMENT if `text` does not have one of these forms. The error names `key` and shows `example`.
 absl::Status CheckPythonName(const std::string& key, const std::string& text, const std::string& example);
 
 }  // namespace ingot::base

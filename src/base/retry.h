@@ -16,7 +16,7 @@
 
 namespace ingot::base {
 
-// Returns true if the server was down or too slow, so it may answer a later attempt.
+// Returns true if the server was down or too slow, so a later attempt may get an answer.
 inline bool MayAnswerLater(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
 }
@@ -26,14 +26,14 @@ inline bool IsTransient(const absl::Status& status) {
   return MayAnswerLater(status) || absl::IsResourceExhausted(status) || absl::IsCancelled(status);
 }
 
-// Same as IsTransient, but for calls that go to whichever server is current. ABORTED means that another server replaced
-// the one that was called. The caller may call the new server, but the old server must stop.
+// Same as IsTransient, but for calls that always go to the current server. ABORTED means that another server replaced
+// the server that was called. The caller may call the new server, but the old server must stop.
 inline bool IsTransientOrMoved(const absl::Status& status) { return IsTransient(status) || absl::IsAborted(status); }
 
 // Configures how Persist retries a call.
 struct Retries {
   std::function<bool()> stopped;
-  std::function<void(std::chrono::nanoseconds)> sleep;  // sleeps this long, or until `stopped`
+  std::function<void(std::chrono::nanoseconds)> sleep;  // sleeps for this long, or until `stopped`
   std::chrono::nanoseconds pause{0};                    // the first pause; doubles up to longest_pause
   std::chrono::nanoseconds longest_pause{0};
   std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();

@@ -1,5 +1,5 @@
 // Generates counter-based random numbers. A seed's nth draw is a pure function of (seed, n). A stream can be resumed at
-// any point and is independent of other streams. Uses the SplitMix64 finalizer (Steele et al., OOPSLA 2014).
+// any point, and streams are independent of each other. Uses the SplitMix64 finalizer (Steele et al., OOPSLA 2014).
 #pragma once
 
 #include <cstdint>

@@ -1,18 +1,18 @@
 // Records a run's metrics in three formats, with one line per step. An evaluation that ends after its version's step
-// has its own line, whose step is the version.
+// gets its own line, whose step is the version.
 //
-//   DIR/metrics.jsonl    one JSON object per line: {"step": 7, "time": 1718000000.25, "reward/mean": 0.4, ...}
-//   DIR/tensorboard/     event files with all of the line's numbers, under a bounded number of names (base/tag_bound.h)
-//   Metrics              gauges such as ingot_reward_mean with the last written value; ingot_step and ingot_version
+//   DIR/metrics.jsonl one JSON object per line: {"step": 7, "time": 1718000000.25, "reward/mean": 0.4, ...}
+//   DIR/tensorboard/ event files with all of the line's numbers, under a limited number of names (base/tag_bound.h)
+//   Metrics gauges such as ingot_reward_mean with the last value written; ingot_step and ingot_version
 //                        describe the newest step
 //
-// A line is complete and durable when Write returns OK. After a failed write, the log removes the partial line, so the
-// next line is not appended to it. NaN and infinities become null in the JSON. Numbers in nested objects are named
+// A line is complete and durable when Write returns OK. After a failed write, the log removes the partial line so that
+// the next line is not appended to it. NaN and infinities become null in the JSON. Numbers in nested objects are named
 // "outer/inner" in TensorBoard and gauges. Strings, arrays, and nulls appear only in the JSON. Names are made printable
 // (base/printable.h). In a gauge, text from agents and tasks becomes a label: signal/NAME becomes
 // ingot_signal{name="NAME"}, and METRIC@domain:D becomes ingot_METRIC{domain="D"}.
 //
-// Thread safe. Write blocks on one fsync.
+// Thread safe. Write blocks on a single fsync.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ struct RunLogOptions {
   std::string directory;    // the run folder; created if missing
   bool tensorboard = true;  // write event files
   // The resumed run's first step. Lines for this and later steps are removed. < 0 = a new run, whose folder must not
-  // have any lines.
+  // contain any lines.
   int64_t resume_step = -1;
   // The number of values per label (metrics.h) that get their own TensorBoard tag; >= 1.
   int max_labels = Metrics::kDefaultMaxLabels;
@@ -44,9 +44,9 @@ struct RunLogOptions {
 
 class RunLog {
  public:
-  // Opens the log. On resume, removes lines with step >= resume_step, except those kept by keep_version. Also removes a
-  // partial last line, which a killed run usually leaves behind. Removes other broken lines, which a machine crash can
-  // leave behind, and logs a warning. Logs a warning if lines for steps before resume_step are missing. Returns
+  // Opens the log. On resume, removes lines with step >= resume_step, except those kept by keep_version. Also removes
+  // an incomplete last line, which a killed run usually leaves. Also removes other broken lines, which a machine crash
+  // can leave, and logs a warning. Logs a warning if lines for steps before resume_step are missing. Returns
   // FAILED_PRECONDITION for a new run in a folder that has lines. If `metrics` is null, there are no gauges. `metrics`
   // and `clock` must outlive the log.
   static absl::StatusOr<std::unique_ptr<RunLog>> Open(const RunLogOptions& options, Metrics* metrics,

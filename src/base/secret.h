@@ -9,8 +9,8 @@
 
 namespace ingot::base {
 
-// Compares every byte, so the timing does not reveal where two secrets differ. Secrets with different lengths are never
-// the same.
+// Compares every byte so that the timing does not reveal where two secrets differ. Secrets of different lengths are
+// never equal.
 inline bool SameSecret(std::string_view a, std::string_view b) {
   if (a.size() != b.size()) return false;
   unsigned char differs = 0;
@@ -25,7 +25,7 @@ inline bool SameSecret(std::string_view a, std::string_view b) {
 // an HTTP header.
 bool IsSecret(std::string_view word);
 
-// Returns the only word in the file at `path`. It must satisfy IsSecret. Surrounding whitespace is ignored. Returns
+// Returns the only word in the file at `path`, which must satisfy IsSecret. Surrounding whitespace is ignored. Returns
 // INVALID_ARGUMENT if the file cannot be read, is accessible to other users (fix: chmod 600), or has other content. The
 // error never shows the content.
 absl::StatusOr<std::string> ReadSecret(const std::string& path);

@@ -1,5 +1,5 @@
-// Limits the number of names in TensorBoard files, just as Metrics limits labels, because names from agents and tasks
-// must not grow without bound. Not thread safe.
+// Limits the number of names in TensorBoard files, as Metrics limits labels, because agents and tasks could create an
+// unbounded number of them. Not thread safe.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,7 @@ std::string WriteRecordName(const RecordName& name);
 
 class TagBound {
  public:
-  // For each metric, a label has at most `max_labels` > 0 values, and there are at most ten times as many names.
+  // Each metric's label has at most `max_labels` > 0 values, and each metric has at most ten times as many names.
   explicit TagBound(size_t max_labels) : max_labels_(max_labels) {}
 
   struct BoundedScalars {

@@ -26,9 +26,9 @@ uint32_t Crc32c(std::string_view bytes);
 
 class TfEventsWriter {
  public:
-  // Creates a file in `directory`, which is created if missing. The file name makes TensorBoard read it after earlier
-  // files. If `first_step` > 0, writes a session start, which makes TensorBoard drop steps >= first_step in earlier
-  // files because the resumed run repeats them.
+  // Creates a file in `directory`, which is created if missing. Its name makes TensorBoard read it after earlier files.
+  // If `first_step` > 0, writes a session start, which makes TensorBoard drop steps >= first_step in earlier files
+  // because the resumed run repeats them.
   static absl::StatusOr<std::unique_ptr<TfEventsWriter>> Create(const std::string& directory, int64_t first_step,
                                                                 const Clock& clock);
   ~TfEventsWriter();

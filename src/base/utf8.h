@@ -1,6 +1,6 @@
-// Decodes, validates, and truncates UTF-8 (RFC 3629). Proto string fields must be valid UTF-8 because protobuf writes
-// invalid bytes but fails to read them. ToUtf8 makes text from agents, tasks, clients, and servers valid before it is
-// stored in such a field, and CutText truncates it. base/printable.h makes text safe for a terminal.
+// Decodes, validates, and truncates UTF-8 (RFC 3629). Proto string fields must be valid UTF-8 because protobuf accepts
+// invalid bytes when writing but not when reading. ToUtf8 makes text from agents, tasks, clients, and servers valid
+// before it is stored in such a field, and CutText truncates it. base/printable.h makes text safe for a terminal.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@ struct CodePoint {
   uint32_t value = 0;
   uint32_t size = 0;
 };
-// Returns the first character of any string; size 0 = the string does not start with a valid character.
+// Returns the first character of any string. Size 0 = the string does not start with a valid character.
 CodePoint FirstCharacter(std::string_view text);
 
-// Returns the character at `at` without checks. REQUIRES: `text` is valid UTF-8, and a character starts at `at`.
+// Returns the character at `at` without validating it. REQUIRES: `text` is valid UTF-8, and a character starts at `at`.
 inline CodePoint DecodeAt(std::string_view text, size_t at) {
   const auto byte = [&](size_t i) { return static_cast<uint32_t>(static_cast<uint8_t>(text[at + i])); };
   const uint32_t first = byte(0);
@@ -29,7 +29,7 @@ inline CodePoint DecodeAt(std::string_view text, size_t at) {
   return {(first & 0x07) << 18 | (byte(1) & 0x3F) << 12 | (byte(2) & 0x3F) << 6 | (byte(3) & 0x3F), 4};
 }
 
-// Returns true if a byte belongs to a character but is not its first byte.
+// Returns true if the byte is part of a character but not its first byte.
 inline bool IsContinuation(char c) { return (static_cast<uint8_t>(c) & 0xC0) == 0x80; }
 
 // Returns the start of the character that contains byte `at`, or the end of the text if `at` is past the end.
@@ -62,7 +62,7 @@ class Utf8Stream {
   std::string held_;
 };
 
-// Converts all of `bytes` with a Utf8Stream. The result is always valid UTF-8.
+// Converts `bytes` with a Utf8Stream. The result is always valid UTF-8.
 std::string ToUtf8(std::string_view bytes);
 
 // Truncates valid UTF-8 to at most `max_bytes` without splitting a character.

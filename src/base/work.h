@@ -1,4 +1,4 @@
-// Describes the current work of a process to people who wait for it: the work, its open parts, and their progress.
+// Describes a process's current work to people who are waiting for it: the work, its open parts, and their progress.
 //
 //   base::WorkPart step("step 4");                                            the work
 //   base::WorkPart pass("gradient");                                          a part of it
@@ -8,7 +8,7 @@
 //   work.Describe()   "step 4 for 35 s: gradient, backward of part 2 of 7, 128 of 4096 rows"
 //
 // The terminal (app/terminal/work_lines.h), `ingot status` (app/cluster/status/role_waits.h), and the run's page show
-// it. For waits, see base/waits.h. Thread safe.
+// this description. For waits, see base/waits.h. Thread safe.
 #pragma once
 
 #include <atomic>
@@ -27,18 +27,18 @@ class WorkPart;
 
 class Work {
  public:
-  // `clock` must outlive it.
+  // `clock` must outlive this object.
   explicit Work(const Clock& clock = Clock::Real()) : clock_(clock) {}
   Work(const Work&) = delete;
   Work& operator=(const Work&) = delete;
 
-  // Returns the work of this process. Never destroyed.
+  // Returns this process's work. The object is never destroyed.
   static Work& OfProcess();
 
-  // Describes the current work with all open parts in one line. Empty = none. If several threads are working, this is
-  // the work of the thread that started first.
+  // Describes the current work and all its open parts in one line. Empty = no work. If several threads are working,
+  // describes the work that started first.
   std::string Describe() const;
-  // Returns the time since the work began; 0 = there is none.
+  // Returns the time since the work began; 0 = no work.
   std::chrono::nanoseconds Lasts() const;
 
  private:
@@ -55,7 +55,7 @@ class Work {
   std::vector<Open> open_ ABSL_GUARDED_BY(mu_);  // in order of start
 };
 
-// The size of a part.
+// The size of a part, for reporting progress.
 struct WorkAmount {
   int64_t done = 0;
   int64_t total = 0;  // 0 = not counted
@@ -66,7 +66,7 @@ struct WorkAmount {
 // open part.
 class WorkPart {
  public:
-  // `what` is a few words that are safe to print. `work` must outlive it.
+  // `what` is a few words that are safe to print. `work` must outlive this object.
   explicit WorkPart(std::string what, WorkAmount amount = {}, Work& work = Work::OfProcess());
   ~WorkPart();
   WorkPart(const WorkPart&) = delete;

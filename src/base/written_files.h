@@ -1,11 +1,11 @@
 // Records the sizes and checksums (XXH3) of the files in a model folder. Code that loads a file checks them, so a file
-// that was corrupted on disk or while copying causes an error rather than a different model. The record is one of these
-// files:
+// that was corrupted on disk or by copying causes an error instead of silently changing the model. The record is one of
+// these files:
 //
-//   state.json       in a checkpoint (trainer/checkpoints/checkpoint.h), in its field "files"
-//   checksums.json   in any other folder, written by WriteChecksums
+//   state.json in a checkpoint (trainer/checkpoints/checkpoint.h), in the field "files" checksums.json in any other
+//   folder, written by WriteChecksums
 //
-// Both end with a checksum of their own text. If a folder has no record, such as one from Hugging Face, all checks
+// Both end with a checksum of their own text. If a folder has no record, as for a folder from Hugging Face, all checks
 // succeed. Checks of unlisted files also succeed.
 //
 // Errors are DATA_LOSS and include the file, the expected and actual values, and what to do. Thread safe. Blocks on
@@ -58,7 +58,7 @@ class WrittenFiles {
   const std::map<std::string, FileDigest>& files() const { return files_; }
   bool lists(const std::string& name) const { return files_.contains(name); }
 
-  // Compares a file's digest, as read, with the record.
+  // Compares the digest of a file's contents with the record.
   absl::Status Check(const std::string& name, const FileDigest& found) const;
 
   // Check the listed files that `chosen` selects. CheckSizes checks that they exist with the right sizes. CheckContents
@@ -77,7 +77,7 @@ absl::Status CheckWritten(const std::string& path, std::string_view contents);
 
 // Durably records all of the folder's files in its checksums.json. Must be called after the last change to the files.
 absl::Status WriteChecksums(const std::string& folder);
-// Must be called before changing any of the folder's files. After an error, the record still exists.
+// Must be called before changing any of the folder's files. If it fails, the record still exists.
 absl::Status RemoveChecksums(const std::string& folder);
 
 }  // namespace ingot::base
