@@ -1,4 +1,4 @@
-// Follows a run's record, journal, and pool, and sends new rows and groups to each logger at its own pace.
+// Follows a run's record, journal, and pool, and sends new rows and groups to each logger independently.
 //
 // One low-priority thread checks for new data every few seconds. If a logger's server does not answer, the follower
 // retries, logs a warning once per minute, and later sends the missed rows. FOLDER/NAME.json stores each logger's
@@ -20,7 +20,7 @@ namespace ingot::loggers {
 // A logger's position in a run.
 struct Place {
   double row_time = 0;         // time of the last row sent; rows are ordered by time
-  int64_t next_group = 0;      // all ended groups below it were sent
+  int64_t next_group = 0;      // all ended groups with lower ids were sent
   std::vector<int64_t> ahead;  // groups >= next_group that were sent; groups can end out of order
   std::string state;           // Logger::State
 };
@@ -44,7 +44,7 @@ class Follower {
   ~Follower();
 
   void Start();
-  // Sends the remaining data and ends the loggers' runs. Stops trying after last_look. `ok` is true if the run ended
+  // Sends the remaining data and ends the loggers' runs. Gives up after last_look. `ok` is true if the run ended
   // normally. Idempotent.
   void End(bool ok);
   // Checks once for new data on the caller's thread. For tests.

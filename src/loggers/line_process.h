@@ -1,10 +1,10 @@
-// A child process that answers numbered lines. Its stdin is a bidirectional socket. Each request is a JSON object with
-// a field "n", and the reply to it is a JSON object with the same "n", and "error" if the request failed.
+// A child process that answers numbered requests. Its stdin is a bidirectional socket. Each request is a JSON object
+// with a field "n", and the reply to it is a JSON object with the same "n", and "error" if the request failed.
 //
 //   Ask ──{"n": 4, ..}──▶ socket ──▶ the program ──{"n": 4}──▶ Ask returns
 //
-// A reply that arrives after its request's deadline is skipped. At most one request is partly written, so a program
-// that does not read uses no memory. Not thread safe.
+// A reply that arrives after its request's deadline is ignored. At most one request is partially written, so no
+// requests pile up in memory if the program does not read them. Not thread safe.
 #pragma once
 
 #include <sys/types.h>
@@ -24,7 +24,7 @@ struct LineProcessOptions {
   std::string name;               // for errors
   std::vector<std::string> argv;  // argv[0] is looked up in the PATH of `env`
   std::map<std::string, std::string> env;
-  std::string output;  // file that gets its stdout and stderr, appended; empty = /dev/null
+  std::string output;  // file to which its stdout and stderr are appended; empty = /dev/null
 };
 
 class LineProcess {
@@ -38,7 +38,7 @@ class LineProcess {
   absl::Status Start();
   bool running() const { return pid_ > 0; }
 
-  // Returns the reply to `request`, to which "n" is added. Returns DEADLINE_EXCEEDED if there is no reply after
+  // Adds "n" to `request`, sends it, and returns the reply. Returns DEADLINE_EXCEEDED if there is no reply after
   // `timeout`, INTERNAL with the program's error message if the request failed, and ABORTED with the exit status if the
   // process has exited.
   absl::StatusOr<base::json::object> Ask(base::json::object request, std::chrono::milliseconds timeout);

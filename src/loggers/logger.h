@@ -1,5 +1,5 @@
 // Loggers send a run's record to external tracking servers. They follow the run's files and pool, so they never delay
-// its training.
+// training.
 //
 //   RUN/metrics.jsonl ──rows───▶ Mlflow, Trackio, Wandb (also the samples of evaluations)
 //   pool, journal     ──groups─▶ Otlp (traces, including steps and evaluations)
@@ -27,14 +27,14 @@ class Logger {
  public:
   virtual ~Logger() = default;
   virtual std::string name() const = 0;  // one word
-  // Returns a string that is passed back when the run restarts; empty = none.
+  // Returns a string that is passed to the logger when the run restarts; empty = none.
   virtual std::string State() const { return ""; }
   virtual absl::Status Rows(std::span<const view::Row> rows) = 0;
   // Group receives an ended group with its trees. An evaluation's groups are sent with its row and are not in the
   // journal, so their JournalGroup has only the id.
   virtual bool wants_groups() const { return false; }
   virtual absl::Status Group(const v1::Group&, const view::JournalGroup&) { return absl::OkStatus(); }
-  // Whether Group also receives an evaluation's groups. Evaluated follows the last one, with the evaluation's row.
+  // Returns whether Group also receives an evaluation's groups. Evaluated follows, with the evaluation's row.
   virtual bool wants_evaluations() const { return wants_groups(); }
   virtual absl::Status Evaluated(const view::Row&) { return absl::OkStatus(); }
   // Called when the run has ended. The argument is true if it ended normally.

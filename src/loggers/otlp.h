@@ -1,6 +1,6 @@
 // Sends OpenTelemetry traces over OTLP/HTTP in JSON (POST URL/v1/traces), with a span for each step, episode, call, and
-// grading. Each episode is a trace. Its calls and its grading are child spans. Span ids are derived from the run's ids,
-// so a span that is sent twice remains a single span.
+// grade. Each episode is a trace. Its calls and its grade are child spans. Span ids are derived from the run's ids, so
+// a span that is sent twice remains a single span.
 #pragma once
 
 #include <vector>

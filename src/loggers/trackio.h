@@ -1,5 +1,5 @@
-// Sends each step's metrics in bulk to a Trackio server, either self-hosted or in a Hugging Face Space. Each row has
-// its own id, so a row that is resent is not counted twice.
+// Sends each step's metrics in bulk to a Trackio server, either self-hosted or in a Hugging Face Space. Each row has a
+// unique id, so a row that is resent is not counted twice.
 #pragma once
 
 #include "loggers/logger.h"

@@ -4,7 +4,7 @@
 //
 // The helper confirms each line once wandb has it. An unconfirmed row is sent again, and the helper skips rows that it
 // has already received. wandb itself sends to the server in the background, so a slow network does not cause delays. If
-// the helper exits, it is restarted after restart_after, in the same W&B run.
+// the helper exits, it is restarted after restart_after and continues the same W&B run.
 #pragma once
 
 #include <chrono>
