@@ -10,14 +10,14 @@
 
 namespace ingot::tree {
 
-// Returns the number of alternatives per id for lists of these lengths: 0 = none are recorded, -1 = the lists do not
-// have the same whole number of entries for each id.
+// Returns the number of alternatives per id for lists of these lengths: 0 = none are recorded, -1 = the lists are
+// inconsistent or do not have a whole number of entries per id.
 int32_t AlternativesPerId(int ids, int alternative_ids, int alternative_logprobs);
 int32_t AlternativesPerId(const v1::Segment& segment);
 
-// Returns one line per sampled token, by call: its index in the call, its text and log-prob, and its alternatives with
-// theirs. An alternative that is the sampled token is marked with *. If no call has alternatives, the text explains how
-// to record them. Returns DATA_LOSS if a segment is missing.
+// Returns one line per sampled token, grouped by call: its index in the call, its text and log-prob, and the text and
+// log-prob of each alternative. The sampled token is marked with * among the alternatives. If no call has alternatives,
+// the text explains how to record them. Returns DATA_LOSS if a segment is missing.
 absl::StatusOr<std::string> RenderAlternatives(const v1::EpisodeTree& tree, const DecodeFn& decode);
 
 }  // namespace ingot::tree

@@ -7,15 +7,15 @@
 //                  `---------- i j        [8,10) i j          prefix a b
 //
 // A part is a range of rows in the packed stream. Its PREFIX is the set of earlier rows that its first row sees. The
-// part's other rows see no earlier rows beyond these. Its EXPORTS are those of its own rows that a later part sees.
+// part's other rows see no earlier rows except these. Its EXPORTS are the rows of this part that a later part sees.
 // Both are in path order. A later part sees a prefix of an earlier part's exports. Parts run forward in order and
-// backward in reverse: a part's gradient is complete once every part that saw its exports has contributed its own.
+// backward in reverse: a part's gradient is complete once every part that saw its exports has added its contribution.
 //
-// The cut. A part that later parts see stays in memory with its prefix until they are done. So a part may end only
+// Where to cut. A part that later parts see stays in memory with its prefix until they are done. So a part may end only
 // where (1) no later part sees any of its rows, or (2) its whole prefix stays visible and at least half of its rows are
-// exports. The cut uses the last such position within the budget. So no part stays in memory because of a part
-// that is no longer on the path. Parts are kept whole: if a part's path went back up to a fork, the part holds more
-// rows than later parts see.
+// exports. The cut uses the last such position within the budget. So no part stays in memory because of a part that is
+// no longer on the path. A part is kept in full: if its path returned to an earlier fork, it keeps more rows than later
+// parts see.
 //
 // The only assumption about the forest is that the ranges [j, visible_end[j]) nest. Pure functions.
 #pragma once
@@ -40,8 +40,8 @@ struct ForestPart {
   std::vector<Source> prefix;    // in ascending order of parts
   int32_t prefix_rows = 0;       // over all sources
   std::vector<int32_t> exports;  // rows relative to `begin`, ascending
-  // The part's rows that have a child in a later part, relative to `begin`, ascending. Recurrences pass on the states
-  // after them.
+  // The part's rows that have a child in a later part, relative to `begin`, ascending. Recurrent layers pass the states
+  // after these rows to later parts.
   std::vector<int32_t> branches;
   // A row of this part with a parent in an earlier part.
   struct Crossing {
@@ -70,14 +70,14 @@ std::vector<ForestPart> CutForest(const PackedForest& forest, int64_t max_tokens
 std::vector<int32_t> ParentsIn(const PackedForest& forest, const ForestPart& part);
 inline constexpr int32_t kRoot = std::numeric_limits<int32_t>::min();
 
-// Calls start(i) for each part in turn, and finish(i) as soon as no later part sees part i. The parts that saw part i
-// finish before it. Among waiting parts, the most recently started one finishes first.
+// Calls start(i) for each part in order, and finish(i) as soon as no later part sees part i. The parts that saw part i
+// finish before it. Of several parts ready to finish, the most recently started one finishes first.
 void RunParts(std::span<const ForestPart> parts, const std::function<void(size_t)>& start,
               const std::function<void(size_t)>& finish);
 
-// Returns the indices of the calls that sampled a token, longest first. Calls of equal length keep their order. When
-// packed in this order, the deepest path at every fork precedes the other branches, so in a cut forest no branch waits
-// for a deeper one.
+// Returns the indices of the calls that sampled a token, longest first. Calls of equal length keep their order. In this
+// order, the deepest path at every fork precedes the other branches, so in a cut forest no branch waits for a deeper
+// branch.
 std::vector<int32_t> OrderChainFirst(std::span<const CallPath> calls);
 
 }  // namespace ingot::tree

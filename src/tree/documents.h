@@ -1,5 +1,5 @@
-// Packs calls without a tree, as other trainers do. This is the baseline for tree training. Both methods give a forest
-// of separate causal sequences with the same loss entries as the merged forest.
+// Packs calls without a tree, as other trainers do. This is the baseline for tree training. Both methods produce a
+// forest of separate causal sequences with the same loss entries as the merged forest.
 #pragma once
 
 #include <cstdint>

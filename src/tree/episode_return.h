@@ -1,6 +1,6 @@
 // Computes and compares episode returns. Pure functions.
 //
-// An episode's return comes from the reward stage's grade. Until then, it comes from the posted reward.
+// An episode's return comes from the reward stage's grade, or from the posted reward until there is a grade.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ double ReturnOf(const Record& record) {
   for (const auto& [call, reward] : record.call_rewards()) sum += reward;
   return sum;
 }
-// Returns a term's part of the return, before its weight.
+// Returns a term's part of the return, before applying its weight.
 inline double ReturnOf(const v1::TermValue& term) {
   double sum = term.value();
   for (const auto& [call, value] : term.calls()) sum += value;
@@ -48,8 +48,8 @@ inline bool IsEnd(v1::EpisodeState state) {
          state == v1::EPISODE_FENCED || state == v1::EPISODE_FORKED;
 }
 
-// Returns whether returns from `low` to `high` count as equal. Sums of the same rewards may differ slightly if the
-// order differs.
+// Returns whether returns ranging from `low` to `high` count as equal. Sums of the same rewards may differ slightly if
+// the order differs.
 inline bool SameReturn(double low, double high) {
   return high - low <= 1e-9 * std::max({1.0, std::abs(low), std::abs(high)});
 }

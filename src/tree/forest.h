@@ -29,7 +29,7 @@ struct CallPath {
   int32_t episode = 0;  // index within the batch, set by the caller
   int32_t group = 0;    // index within the batch, set by the caller
   float temperature = 1.0f;
-  TokenPath context;             // the whole prompt; bears no loss
+  TokenPath context;             // the full prompt; has no loss
   std::vector<int32_t> sampled;  // ids
   // One per sampled id:
   std::vector<float> logprobs;
@@ -43,11 +43,11 @@ struct CallPath {
   std::vector<int32_t> Tokens() const;
 };
 
-// Appends the experts encoded in v1::Segment::routes.
+// Appends the experts encoded in `bytes` (v1::Segment::routes).
 void AppendRoutes(std::string_view bytes, std::vector<uint16_t>& routes);
 
-// Returns an episode's calls, in tree order. Contexts that begin with the same segments share them. Time and memory are
-// linear in the tree's tokens and in the segments that its calls reference. Returns DATA_LOSS, with the call and
+// Returns an episode's calls, in tree order. Contexts that begin with the same segments share memory. Time and memory
+// are linear in the tree's tokens and in the segments that its calls reference. Returns DATA_LOSS, with the call and
 // segment, if a segment is missing or has log-probs or versions that do not match its ids.
 absl::StatusOr<std::vector<CallPath>> CallPathsOf(const v1::EpisodeTree& tree, int32_t episode, int32_t group);
 

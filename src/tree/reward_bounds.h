@@ -1,5 +1,5 @@
 // Checks the bounds on an episode's rewards and signals, for all inputs: the gateway's API, a verifier's outcome, and
-// the pool. Numbers out of bounds are rejected with the message from RewardFault or SignalFault. Pure functions.
+// the pool. Out-of-bounds numbers are rejected with the message from RewardFault or SignalFault. Pure functions.
 #pragma once
 
 #include <cmath>
@@ -13,11 +13,11 @@ namespace ingot::tree {
 // returns are exact to nine digits, and the loss is finite in fp32. A larger reward would not improve training, because
 // Adam divides the gradient by its own magnitude.
 inline constexpr double kMaxReward = 1e6;
-// The largest absolute value of a signal, which is not trained on. Means over many episodes remain finite, even in
-// TensorBoard's floats.
+// The largest absolute value of a signal, which is not trained on. Within this bound, means over many episodes remain
+// finite, even in TensorBoard's floats.
 inline constexpr double kMaxSignal = 1e30;
 
-// Returns the end of an error message that begins with the number's name. Empty = the number is within the bound.
+// Returns an error message to append to the number's name. Empty = the number is within the bound.
 inline std::string BoundFault(double number, double bound, const char* scale) {
   if (std::abs(number) <= bound) return "";  // false for NaN
   return absl::StrCat("is ", number, ": it must be a finite number from -", scale, " to ", scale, "; scale it");

@@ -10,8 +10,8 @@
 namespace ingot::tree {
 
 // Returns the turns (indices of calls, ascending) of each role that the policy plays in the episode, by role name. "" =
-// calls without a role. Omits a role that is not being trained, because none of its calls sampled from weights that
-// follow the run.
+// calls without a role. Omits roles that are not being trained, that is, none of their calls sampled from the run's
+// current weights.
 inline std::map<std::string, std::vector<int>> TurnsByRole(const v1::EpisodeTree& tree) {
   std::map<std::string, std::vector<int>> turns;
   std::map<std::string, bool> trained;

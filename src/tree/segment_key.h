@@ -7,8 +7,8 @@
 
 namespace ingot::tree {
 
-// Returns the content key of a segment, 16 bytes. Equal content has equal keys on every machine. The hash covers
-// source, ids, log-prob bits, versions, and placeholders in little-endian, not protobuf's encoding, and not routes.
+// Returns the content key of a segment, 16 bytes. Equal content has equal keys on every machine. The hash covers the
+// source, ids, log-prob bits, versions, and placeholders (little-endian), but not routes.
 std::string SegmentKey(const v1::Segment& segment);
 
 }  // namespace ingot::tree

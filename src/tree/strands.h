@@ -7,8 +7,8 @@
 //
 // A strand is a run of packed rows where each row is the child of the previous row. Its path, from the root to its last
 // row, consists of a few runs of rows. Attention processes a strand's path as a separate sequence, with keys numbered
-// by depth. It adds up the same tiles in the same order as rollout did, so the rows are bit-identical. (In the packed
-// stream itself, tiles after a fork are cut at different positions.) Each row is computed once and stays in place.
+// by depth. It sums the same tiles in the same order as rollout, so the rows are bit-identical. (In the packed stream
+// itself, tiles after a fork are cut at different positions.) Each row is computed once and stays in place.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Computes per-token advantages from a grade's terms (TermValue.tokens), in addition to advantages from rewards. Pure
-// functions.
+// Computes per-token advantages from a grade's terms (TermValue.tokens). They are added to the advantages from rewards.
+// Pure functions.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ inline bool HasTokenAdvantages(const v1::Grade& grade) {
 }
 
 // Returns the sum over the terms of weight * value for each sampled token in the call. Empty = no term has values for
-// the call. Returns DATA_LOSS if a term has a number of values other than `sampled`.
+// the call. Returns DATA_LOSS if a term does not have exactly `sampled` values.
 inline absl::StatusOr<std::vector<double>> TokenAdvantages(const v1::Grade& grade, const std::string& call_id,
                                                            size_t sampled) {
   std::vector<double> sum;

@@ -3,13 +3,13 @@
 //   [system, task]---[sampled 0]---[tool result]---[sampled 1]---...      one run per edge of the episode's tree
 //         `----------[sampled 0']
 //
-// A call's context is such a path. Calls that continue each other share their runs, so the memory for an episode is
-// linear in its tokens, not quadratic in its turns. Run boundaries have no meaning: paths are compared by tokens.
+// A call's context is a TokenPath. Calls that continue each other share runs, so an episode's memory is linear in its
+// tokens, not quadratic in its turns. Run boundaries have no meaning: paths are compared by tokens.
 //
 // A token is an id and its content: a hash of the content that a placeholder represents (v1::Placeholders), or empty
 // for text. All ids in a run have the same content.
 //
-// Immutable value type. Copies share their runs. Has the thread safety of a shared_ptr to const.
+// Immutable value type. Copies share their runs. As thread safe as a shared_ptr to const.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ class TokenPath {
   TokenPath Then(std::vector<int32_t> ids, std::string content = {}) const;
 
   // Returns the first `count` tokens. Shares the runs that are fully included, and copies the beginning of the next
-  // one. Linear in the number of runs after them. REQUIRES: 0 <= count <= size().
+  // one. Linear in the number of runs after the cut. REQUIRES: 0 <= count <= size().
   TokenPath First(int64_t count) const;
 
   int64_t size() const { return last_ == nullptr ? 0 : last_->end; }
@@ -50,7 +50,7 @@ class TokenPath {
   // Returns a copy of all ids.
   std::vector<int32_t> Tokens() const;
 
-  // Returns the path's identity: equal for its copies, and different from every other existing path. Null = an empty
+  // Returns an identifier that copies of this path share and no other existing path has. Null = an empty
   // path.
   const void* key() const { return last_.get(); }
   // Calls `visit(key, run)` for the runs from last to first, until it returns false. `key` identifies the path that
@@ -73,7 +73,7 @@ class TokenPath {
     const std::vector<int32_t> ids;  // at least one
     const std::string content;       // content of each id
     int64_t end;                     // number of tokens from the root to this run's end
-    int32_t least, greatest;         // extremes of the ids from the root to this run's end
+    int32_t least, greatest;         // smallest and largest id from the root to this run's end
   };
   std::shared_ptr<const Run> last_;
 };

@@ -35,15 +35,15 @@ class Trie {
 
   Trie() : nodes_(1) {}
 
-  // Inserts the tokens after the end of node `at` and returns the node where they end. Linear in the tokens.
+  // Inserts the tokens below the end of node `at` and returns the node where they end. Linear in the tokens.
   int32_t Insert(std::span<const int32_t> text, int32_t at = 0) { return Insert(TokenRun{text}, at); }
   int32_t Insert(TokenRun run, int32_t at);
-  // Inserts a path from the root. Linear in the tokens in runs that no earlier path shared.
+  // Inserts a path from the root. Linear in the tokens in runs that no earlier path shares.
   int32_t Insert(const TokenPath& path);
 
   const Node& node(int32_t id) const { return nodes_[id]; }
   size_t size() const { return nodes_.size(); }
-  int64_t tokens() const { return tokens_; }  // over all nodes
+  int64_t tokens() const { return tokens_; }  // in all nodes
 
   // Returns all nodes except the root, in DFS pre-order.
   std::vector<int32_t> PreOrder() const;
