@@ -99,24 +99,24 @@ namespace ingot::text {{
 
 struct CodeRange {{
   uint32_t first;
-  uint32_t last;  // included
+  uint32_t last;  // inclusive
 }};
 struct CategoryRange {{
   uint32_t first;
-  uint32_t last;  // included
+  uint32_t last;  // inclusive
   Category category;
 }};
 
 // clang-format off
 
-{table("The characters that Unicode 15.0, 15.1 and 16.0 added, and U+1171E, whose category they changed. A library of "
-       "any version from 14.0 on, overridden by this table, gives the categories of 16.0 for all characters of 16.0.",
+{table("The characters added in Unicode 15.0, 15.1, and 16.0, and U+1171E, whose category changed. This table extends "
+       "any library that has Unicode 14.0 or later to the categories of all Unicode 16.0 characters.",
        "CategoryRange kSinceUnicode14", ranges(changed, lambda c: v16.category[c]))}
 {table("Script=Han in Unicode 16.0.", "CodeRange kHanRanges", ranges(han(ucd)))}
-{table("Characters that Unicode added after 9.0 and up to 14.0, and that normalisation must not ignore: they have a "
-       "combining class or a decomposition, or compose.",
+{table("Characters added after Unicode 9.0, up to 14.0, that normalization must handle because they have a combining "
+       "class or a decomposition, or compose.",
        "CodeRange kNormalizedSinceUnicode9", ranges(normalized))}
-{table("Punctuation of Unicode 16.0 that was none in Unicode 8.0.",
+{table("Characters that are punctuation in Unicode 16.0 but not in Unicode 8.0.",
        "CodeRange kPunctuationSinceUnicode8", ranges(punctuation))}
 // clang-format on
 

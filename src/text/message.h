@@ -14,8 +14,8 @@ struct ToolCall {
   std::string id;  // the id that clients send back; a template may print it
   std::string name;
   std::string arguments_json;  // as written by the model or the client; not necessarily JSON
-  // The id that the model wrote, if its format has ids and `id` is different. Templates print it instead of `id`, in
-  // the call and in its result. Empty = the model wrote `id` or no id.
+  // The id that the model wrote, if its format has ids and it differs from `id`. Templates print it instead of `id`, in
+  // both the call and its result. Empty = the model wrote `id` or no id.
   std::string written_id = {};
 };
 
@@ -34,7 +34,7 @@ struct Message {
   std::vector<ToolCall> tool_calls;
   std::string tool_call_id;  // for role tool: id of the call that produced this result
   std::string name;
-  base::json::object extra = {};      // other fields as sent by the client; templates may read them
+  base::json::object extra = {};      // the client's other fields; templates may read them
   std::vector<MediaPart> media = {};  // ascending by `at`; empty = text only
 };
 

@@ -11,8 +11,8 @@ namespace ingot::text {
 
 std::string PythonJson(const base::json::value& value);
 
-// Building blocks: append a quoted string, or a float as printed by repr() (json's NaN, Infinity, and -Infinity if not
-// finite).
+// Building blocks that append a quoted string, or a float as printed by repr() (json's NaN, Infinity, and -Infinity if
+// not finite).
 void AppendPythonJsonString(std::string_view text, std::string& out);
 void AppendPythonFloat(double number, std::string& out);
 

@@ -24,7 +24,7 @@ class ChatTemplate {
   //   special tokens     tokenizer_config.json: bos_token and so on, as a string or object
   //   ends of turns      eos_token_id in generation_config.json and config.json
   // `template_file` replaces all of the folder's templates; empty = use the folder's templates. Returns NOT_FOUND if
-  // the folder has no template, and INVALID_ARGUMENT, naming the file, if a file is invalid.
+  // the folder has no template, and INVALID_ARGUMENT, with the file, if a file is invalid.
   static absl::StatusOr<std::shared_ptr<const ChatTemplate>> Load(const std::string& model_dir,
                                                                   const std::string& template_file = "");
   // Same as Load, but takes file contents; empty = no such file. `templates` maps the names of template files to their
@@ -74,10 +74,10 @@ class ChatTemplate {
   std::vector<int32_t> eos_ids_;
 };
 
-// Returns the names of the files that ChatTemplate::Load reads from the folder. They must stay together, so a
-// checkpoint contains all of them.
+// Returns the names of the files that ChatTemplate::Load reads from the folder. A checkpoint must contain all of
+// them.
 absl::StatusOr<std::vector<std::string>> ChatTemplateFiles(const std::string& model_dir);
-// Returns the same files with their contents, for a model that uses the template in `template_file`; empty = use the
+// Returns these files with their contents, for a model that uses the template in `template_file`; empty = use the
 // folder's template.
 absl::StatusOr<std::map<std::string, std::string>> ChatTemplateTexts(const std::string& model_dir,
                                                                      const std::string& template_file);
@@ -85,14 +85,14 @@ absl::StatusOr<std::map<std::string, std::string>> ChatTemplateTexts(const std::
 // Returns the ids in eos_token_id of a generation_config.json or config.json. The field is an id, a list, or missing.
 absl::StatusOr<std::vector<int32_t>> EosIdsIn(const std::string& config_json);
 
-// Mark source for untrusted text that does not belong to a message.
+// The mark source for untrusted text that does not belong to a message.
 inline constexpr int32_t kOutsideSource = 1 << 24;
 
 // Converts a message to the value that a template reads. All strings are marked with `source`, except the names of
 // known roles, because a template may build tokens such as <|user|> from them.
 jinja::Value MessageValue(const base::json::value& message, int32_t source);
 
-// Prepares messages as newer versions of transformers do: drops null fields, and sets reasoning under both of its names
+// Prepares messages as newer versions of transformers do: drops null fields, and sets both reasoning fields
 // (reasoning_content, thinking).
 void NormalizeAsTransformers(base::json::object& variables);
 

@@ -11,7 +11,7 @@ namespace ingot::text {
 enum class Concession : uint8_t {
   kToolDescription,  // adds an empty description to tools without one
   kToolParameters,   // adds an empty schema to tools without parameters, and a description to each parameter
-  kArguments,        // replaces arguments that are not an object with the object that can be read from them
+  kArguments,        // replaces arguments that are not an object with the object that can be parsed from them
   kOneCall,          // moves each call in an answer into its own message
   kBlankContent,     // adds a space to messages without text
   kLeadingSystem,    // joins leading system messages

@@ -1,5 +1,5 @@
-// Caches the ids of recurring strings, such as the system message and tools of every episode, or the prompt and files
-// in a group's samples. A string is cached on its second use, so unique strings take no space.
+// Caches the ids of recurring strings, such as the system message and tools that all episodes have, or the prompt and
+// files that a group's samples have. A string is cached on its second use, so unique strings take no space.
 #pragma once
 
 #include <array>
@@ -40,7 +40,7 @@ class EncodeCache {
     base::Mutex mu;
     std::list<Entry> entries ABSL_GUARDED_BY(mu);  // most recently used first
     std::unordered_map<uint64_t, std::list<Entry>::iterator> by_hash ABSL_GUARDED_BY(mu);
-    // hashes of strings seen once; newer ones replace older ones
+    // hashes of strings seen once; newer hashes replace older ones
     std::array<uint64_t, kSeen> seen ABSL_GUARDED_BY(mu) = {};
     size_t bytes ABSL_GUARDED_BY(mu) = 0;
     int64_t hits ABSL_GUARDED_BY(mu) = 0;

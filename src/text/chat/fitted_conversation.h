@@ -12,7 +12,7 @@ namespace ingot::text {
 struct FittedConversation {
   Conversation conversation;
   // The original's message i is in messages [first[i], last[i]] of `conversation`. The range has several messages if
-  // its calls were split. Messages that were joined share one message.
+  // its calls were split. Joined messages have the same range.
   std::vector<size_t> first, last;
   Concessions changed;  // the concessions that had an effect
 

@@ -17,8 +17,8 @@ namespace ingot::text {
 
 // Control tokens are the tokenizer's special tokens, and added tokens that appear in the template (such as Qwen's
 // <tool_call>). Untrusted text that spells all or part of a control token is encoded as ordinary text: the text between
-// the surrounding tokens is encoded without added tokens, as Tokenizer::Encode does. Text without such places is
-// encoded as a whole, exactly as in Hugging Face. Caches the ids of recurring strings in at most kCacheBytes. Thread
+// the surrounding tokens is encoded without added tokens, as Tokenizer::Encode does. Text without fake control tokens
+// is encoded as a whole, exactly as in Hugging Face. Caches the ids of recurring strings in at most kCacheBytes. Thread
 // safe.
 class MarkedEncoder {
  public:
@@ -30,7 +30,7 @@ class MarkedEncoder {
     size_t end;
     int32_t id;
   };
-  // Returns all such tokens in order. REQUIRES: `text` is valid UTF-8, and `marks` are ascending and within it.
+  // Returns the template's tokens in order. REQUIRES: `text` is valid UTF-8, and `marks` are ascending and within it.
   std::vector<TemplateToken> Tokens(std::string_view text, std::span<const jinja::Mark> marks) const;
 
   struct Encoding {
@@ -38,7 +38,7 @@ class MarkedEncoder {
     std::vector<size_t> at_cuts;  // at_cuts[i] = number of ids before cuts[i]
   };
   // Encodes `text`. No id spans a cut. `encoded_prefix` is the result for a prefix of the text that ends at its last
-  // cut. Its cuts are the first ones in `cuts`. Only the remaining text is encoded. REQUIRES: cuts are ascending and
+  // cut. Its cuts are the first entries in `cuts`. Only the remaining text is encoded. REQUIRES: cuts are ascending and
   // between characters.
   Encoding Encode(std::string_view text, std::span<const jinja::Mark> marks, std::span<const size_t> cuts,
                   Encoding encoded_prefix = {}) const;
@@ -60,7 +60,7 @@ class MarkedEncoder {
   std::unique_ptr<const AddedTokenMatcher> all_;
   std::unique_ptr<const AddedTokenMatcher> harmless_;  // added tokens that are not control tokens
   std::vector<int32_t> newline_;                       // ids of "\n"
-  // the tokenizer encodes text differently at the start of its input (as with Llama 2's space)
+  // the tokenizer encodes text differently at the start of its input (like Llama 2's, which adds a space)
   bool start_matters_ = false;
 };
 

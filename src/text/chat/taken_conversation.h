@@ -45,10 +45,10 @@ struct TakenConversation {
 // `i` is a message index in the original.
 Region RegionOf(const TakenConversation& taken, size_t i);
 
-// Returns whether the template omitted a system message, not counting a single system message at the beginning.
+// Returns whether the template omitted a system message. A single system message at the beginning is not counted.
 bool LeavesOutSystem(std::span<const Message> messages, const jinja::RenderedText& rendered);
 
-// Immutable, except that it remembers which concessions were logged. Thread safe.
+// Immutable, except for its record of which concessions were logged. Thread safe.
 class ConversationTaker {
  public:
   ConversationTaker(std::shared_ptr<const ChatTemplate> chat_template, std::shared_ptr<const OutputFormat> output,
@@ -58,20 +58,20 @@ class ConversationTaker {
   // Renders messages [0, count) and finds their positions.
   absl::StatusOr<Layout> LayOut(const TemplateInput& input, size_t count, bool add_generation_prompt) const;
 
-  // Lays out the conversation with the fewest concessions that make the template accept it, which means that it renders
-  // the messages and omits no system message. If no concessions help, the conversation is kept unchanged, or rejected.
+  // Lays out the conversation with the fewest concessions that make the template accept it, that is, render the
+  // messages and omit no system message. If concessions do not help, the conversation is kept unchanged, or rejected.
   // Logs each concession only the first time.
   absl::StatusOr<TakenConversation> TakeConversation(const Conversation& conversation,
                                                      bool add_generation_prompt) const;
 
  private:
-  // Used for templates that do not loop over the messages. Message i ends where adding more messages starts to change
-  // the text.
+  // Used for templates that do not loop over the messages. Message i ends where the text starts to change when more
+  // messages are added.
   absl::StatusOr<std::vector<size_t>> EndsByPrefixes(const TemplateInput& input, size_t count,
                                                      const jinja::RenderedText& whole, size_t end) const;
   absl::StatusOr<TakenConversation> TakeWith(const Conversation& conversation, std::optional<FittedConversation> fitted,
                                              bool add_generation_prompt) const;
-  // Returns NOT_FOUND if `needed`, which is one of `wanted`, has no effect.
+  // Returns NOT_FOUND if `needed`, one of the `wanted` concessions, has no effect.
   absl::StatusOr<TakenConversation> TakeFitted(const Conversation& conversation, Concessions wanted, Concession needed,
                                                bool add_generation_prompt) const;
   // `rejection` is the error for the unchanged conversation.

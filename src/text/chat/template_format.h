@@ -2,15 +2,15 @@
 //
 // RenderTail works as follows.
 //
-//   W   the template's text for the whole conversation
-//   P   the prompt that the turn was sampled from: the prefix of W that TailOptions::sampled_from identifies, or else
+//   W the template's text for the entire conversation P the prompt from which the turn was sampled: the prefix of W
+//   that TailOptions::sampled_from identifies, or else
 //       the text that the template renders for it now
 //   A   the template's text for the conversation up to and including the turn, rendered as the last message
 //
 // 1. If W begins with P and continues with the turn byte for byte, the tail is the remaining part of W.
 // 2. The template may render the turn differently (reformatted arguments, whitespace). Then W must begin with A, and
-//    must have reasoning marks exactly where reasoning was sampled (template_turn.h). Empty reasoning that is only in A
-//    is accepted, because Qwen 3's template writes empty reasoning only in the last message.
+//    must have reasoning marks exactly where reasoning was sampled (template_turn.h). Empty reasoning that occurs only
+//    in A is accepted, because Qwen 3's template writes empty reasoning only in the last message.
 // 3. Otherwise the template has rewritten history, and RenderTail fails with EarlierTurns::kAsTemplate.
 #pragma once
 
@@ -33,9 +33,9 @@ absl::StatusOr<std::shared_ptr<const ChatFormat>> MakeTemplateFormat(std::shared
                                                                      std::shared_ptr<const MarkedEncoder> encoder,
                                                                      const OutputFormat* output);
 
-// Returns the output format whose calls the template writes: the first format that can read back a call from a test
-// rendering. Returns "plain" for a template that writes no calls. Returns NOT_FOUND if no known format can read them,
-// so that the format must be configured.
+// Returns the output format whose calls the template writes: the first format that can parse a call in a test
+// rendering. Returns "plain" for a template that writes no calls. Returns NOT_FOUND if no known format can parse the
+// calls, in which case the format must be configured.
 absl::StatusOr<const OutputFormat*> DetectOutputFormat(const ChatTemplate& chat_template, const MarkedEncoder& encoder);
 
 }  // namespace ingot::text

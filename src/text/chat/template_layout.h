@@ -1,4 +1,4 @@
-// Finds the messages in a rendered conversation, and the part of each that an assistant would have sampled.
+// Finds the messages in a rendered conversation, and the part of each message that an assistant would have sampled.
 #pragma once
 
 #include <optional>
@@ -20,7 +20,7 @@ struct Region {
 };
 
 // Returns the region that the template's loop wrote for each message. All are nullopt if the regions are not in message
-// order. REQUIRES: messages are tracked in their order (RenderInput).
+// order. REQUIRES: messages are tracked in order (RenderInput).
 std::vector<std::optional<Region>> MessageRegions(const jinja::RenderedText& rendered, size_t messages);
 
 // Returns the end of each message, which is where the loop starts the next message, or `end` for the last one. Returns
@@ -37,14 +37,14 @@ std::optional<MarkedEncoder::TemplateToken> ClosingToken(const MarkedEncoder& en
 std::optional<MarkedEncoder::TemplateToken> TokenAt(const MarkedEncoder& encoder, const jinja::RenderedText& rendered,
                                                     size_t at);
 
-// Returns the sampled part of the assistant message in `region`. If the template has {% generation %} blocks, it is
-// their text. Otherwise it begins after the prefix shared with the generation prompt, and ends after the closing token.
+// Returns the sampled part of the assistant message in `region`. If the template has {% generation %} blocks, this is
+// their text. Otherwise it begins after the prefix shared with the generation prompt and ends after the closing token.
 Region SampledRegion(const MarkedEncoder& encoder, const jinja::RenderedText& rendered, const Region& region,
                      size_t message, std::string_view generation_prompt, const std::vector<int32_t>& eos);
 
-// Cuts the text after the last occurrence of the last message's content in `region`, keeping the content's trailing
-// whitespace if the template keeps it. Returns the content's position, or nullopt if the template does not write the
-// content.
+// Truncates the text after the last occurrence of the last message's content in `region`, keeping the content's
+// trailing whitespace if the template does. Returns the content's position, or nullopt if the template does not write
+// the content.
 std::optional<Region> CutAfterContent(size_t message, std::string_view content, const Region& region,
                                       jinja::RenderedText& rendered);
 

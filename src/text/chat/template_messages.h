@@ -9,9 +9,9 @@
 
 namespace ingot::text {
 
-// Choices that differ between templates. ProbeDialect determines them by rendering.
+// The ways in which templates differ. ProbeDialect determines them by rendering.
 struct TemplateDialect {
-  // Content of an assistant message that has only tool calls.
+  // The content of an assistant message that has only tool calls.
   enum class NoContent { kEmpty, kNull, kAbsent };
   NoContent no_content = NoContent::kEmpty;
   // True = tool_calls[].function.arguments is a JSON string, for templates that concatenate strings. False = it is an
@@ -24,8 +24,8 @@ struct TemplateDialect {
   bool operator==(const TemplateDialect&) const = default;
 };
 
-// Template variables for one conversation. They can be rendered several times. Calls and their results use the ids that
-// the model wrote, if any (ToolCall::written_id).
+// Template variables for one conversation, which can be rendered several times. Calls and their results use the ids
+// that the model wrote, if any (ToolCall::written_id).
 struct TemplateInput {
   std::vector<jinja::Value> messages;  // dicts; all strings in message i except its role are marked with source i
   ChatTemplate::Variables others;      // tools (marked with kOutsideSource) and template_variables

@@ -1,4 +1,4 @@
-// Compares a sampled turn with the text that a chat template writes for it once more messages follow.
+// Compares a sampled turn with the text that a chat template writes for it when more messages follow.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,7 @@ struct TurnView {
 
 enum class ThoughtMatch {
   kSame,   // both or neither have reasoning marks, and the template writes the reasoning
-  kLost,   // the template drops the reasoning, or the marks of empty reasoning
+  kLost,   // the template drops the reasoning, or the marks around empty reasoning
   kAdded,  // the template writes reasoning marks, but none were sampled
 };
 
@@ -40,7 +40,7 @@ class ThoughtComparer {
   static bool Reasons(const jinja::RenderedText& rendered, const Region& region, const Message& message);
   // Returns whether `before` has a reasoning mark at `common`, where it starts to differ from a later rendering.
   bool PartsAtThought(std::string_view before, size_t common) const;
-  // Returns `text` without the first empty reasoning after `from` and the whitespace that follows it.
+  // Returns `text` without the first empty reasoning block after `from` and the whitespace that follows it.
   std::string WithoutEmptyThought(std::string_view text, size_t from) const;
 
  private:

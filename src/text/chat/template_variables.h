@@ -12,7 +12,7 @@ namespace ingot::text {
 // number, or string.
 absl::Status CheckTemplateVariables(const base::json::object& variables);
 
-// Adds the variables that the conversation does not set itself.
+// Adds the variables that the conversation does not already set.
 void AddTemplateVariables(const base::json::object& variables, Conversation& conversation);
 
 }  // namespace ingot::text

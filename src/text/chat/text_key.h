@@ -1,4 +1,4 @@
-// Computes keys for strings. A key suffices to check whether another string equals or begins with the original string.
+// Computes keys for strings. A key is enough to check whether another string equals or begins with the original string.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@ namespace ingot::text {
 std::string TextKey(std::string_view text);
 
 struct KeyedText {
-  std::string key;                         // TextKey of the whole text
+  std::string key;                         // TextKey of the entire text
   std::optional<std::string_view> prefix;  // the prefix with the given key; nullopt = no such prefix
 };
 // Computes both fields in one pass over `text`. A `prefix_key` that is not from TextKey never matches.

@@ -53,7 +53,7 @@ struct Expr {
   Value constant;
   int slot = -1;
   std::string text;
-  bool may_be_key = false;       // kAttribute: dicts have no attribute with this name, so it is a key
+  bool may_be_key = false;       // kAttribute: dicts have no attribute with this name, so it can be a key
   char op = 0;                   // operator, as in Arithmetic
   std::vector<std::string> ops;  // < <= > >= == != in notin
   std::vector<ExprPtr> items;

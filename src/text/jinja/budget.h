@@ -1,5 +1,5 @@
-// Limits the steps and bytes that one rendering may use. A Budget applies to its thread until destroyed. All code that
-// creates strings or loops over values charges it, so no template can run for long or exhaust memory.
+// Limits the steps and bytes that one rendering may use. A Budget applies to its thread until it is destroyed. All code
+// that creates strings or loops over values charges it, so no template can run for long or exhaust memory.
 #pragma once
 
 #include <cstddef>
@@ -22,11 +22,11 @@ class Budget {
 };
 
 // One step is roughly one evaluated node or one visited item. Throws TemplateError if the budget is exhausted. Does
-// nothing outside of a rendering.
+// nothing outside a rendering.
 void ChargeSteps(uint64_t count);
 // Charges bytes for created strings or values, whether or not they are kept.
 void ChargeBytes(uint64_t count);
-// Charges for reading `bytes` bytes without creating anything.
+// Charges for reading `bytes` bytes without allocating anything.
 inline void ChargeScan(size_t bytes) { ChargeSteps(1 + bytes / 64); }
 
 }  // namespace ingot::text::jinja

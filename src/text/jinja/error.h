@@ -1,5 +1,5 @@
-// Defines the exception used in this folder. Template::Parse and Template::Render convert it to an absl::Status. Using
-// exceptions shortens the code by two thirds, because the interpreted language also has exceptions.
+// Defines the exception used in this folder. Template::Parse and Template::Render convert it to an absl::Status.
+// Exceptions make this code two thirds shorter, because the interpreted language has exceptions too.
 #pragma once
 
 #include <string>

@@ -14,8 +14,8 @@ struct FlagSplit {
   size_t common = 0;  // number of statements in the template's body before the first one that uses it
 };
 
-// Returns nullopt if the statements from the flag onward cannot be run twice, because they may change a value that they
-// read (they loop, call, filter, or assign to more than plain names) or contain `break`.
+// Returns nullopt if the statements from the flag onward cannot run twice, because they contain `break` or may change a
+// value that they read (they loop, call, filter, or assign to anything but plain names).
 std::optional<FlagSplit> SplitAt(const Ast& ast, std::string_view flag);
 
 }  // namespace ingot::text::jinja

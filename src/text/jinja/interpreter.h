@@ -66,10 +66,10 @@ class Interpreter : public Runtime {
 
   Value Evaluate(const Expr& expr, const ScopePtr& scope);
   Value EvaluateInner(const Expr& expr, const ScopePtr& scope);
-  // Like Evaluate, but avoids a copy if possible, and otherwise stores the result in `room`. The result is valid until
-  // the next evaluation, which may change a variable.
+  // Like Evaluate, but avoids a copy if possible, and otherwise stores the result in `room`. Valid until the next
+  // evaluation, which may change a variable.
   const Value& Refer(const Expr& expr, const ScopePtr& scope, Value& room);
-  // Returns the dict field that an attribute names, or null if the object is not a dict or lacks the field.
+  // Returns the dict field that an attribute refers to, or null if the object is not a dict or lacks the field.
   const Value* ReferToField(const Expr& expr, const ScopePtr& scope);
   bool IsTrue(const Expr& condition, const ScopePtr& scope);
   Value Optional(const ExprPtr& expr, const ScopePtr& scope);
@@ -85,7 +85,7 @@ class Interpreter : public Runtime {
   // it.
   void Renew(ScopePtr& scope, const ScopePtr& parent);
 
-  // Records the text starting at `begin` as a pass over `item`, if `item` is tracked.
+  // Records the text from `begin` on as a pass over `item`, if `item` is tracked.
   void AddPass(const Value& item, size_t begin);
 
   const Ast& ast_;

@@ -1,4 +1,4 @@
-// Implements the `loop` variable of a for loop, which also drives the loop.
+// Implements a for loop's `loop` variable, which also drives the loop.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// Implements markupsafe.Markup: text that is treated as already escaped.
+// Implements markupsafe.Markup, text that is treated as already escaped.
 #pragma once
 
 #include "text/jinja/str.h"

@@ -9,7 +9,7 @@ using StrMethod = Value (*)(const StrPtr& self, const Args& args);
 // Returns nullptr if str has no such method. Excludes `format`; see BraceFormat.
 StrMethod FindStrMethod(std::string_view name);
 
-// Returns whether dicts have a method, or an attribute that the sandbox forbids, with this name.
+// Returns whether dicts have a method with this name, or an attribute that the sandbox forbids.
 bool IsDictAttribute(std::string_view name);
 
 // Like str.isupper (`upper` = true) and str.islower.

@@ -31,7 +31,7 @@ class Params {
 
 // Returns the byte offset of `part` in `text` at or after `from`, or npos. Takes linear time.
 size_t FindText(std::string_view text, std::string_view part, size_t from = 0);
-// ReplaceText is like str.replace, with `count` -1 = replace all. LineRanges is like str.splitlines.
+// ReplaceText is like str.replace (`count` -1 = replace all). LineRanges is like str.splitlines.
 StrPtr ReplaceText(const StrPtr& text, const Str& old_part, const Str& new_part, int64_t count);
 std::vector<Range> LineRanges(std::string_view text, bool keep_ends);
 StrPtr JoinTexts(const Str& separator, const std::vector<StrPtr>& parts, bool markup);

@@ -1,13 +1,13 @@
-// Implements strings that track which of their bytes come from outside the template.
+// Implements strings that track which of their bytes do not come from the template.
 //
 //   '<|im_start|>' ~ message.content ~ '<|im_end|>'
 //    no mark          Mark{12, 12 + n, source}    no mark
 //
-// Text written in the template has no mark. Text from a conversation is marked with a number that its owner chooses,
-// such as the message index. Operations that copy bytes keep the marks byte for byte: concatenation, slices, strip,
-// split, join, replace, printing, and JSON. Operations that compute new bytes (case, escapes) mark the whole result if
-// any input byte was marked. So every rendered byte is either template text or untrusted text, and untrusted text can
-// never be mistaken for template text.
+// Text written in the template has no mark. Text from a conversation is marked with a number that the caller chooses,
+// such as the message index. Operations that copy bytes also copy their marks: concatenation, slices, strip, split,
+// join, replace, printing, and JSON. Operations that compute new bytes (case, escapes) mark the whole result if any
+// input byte was marked. So every rendered byte is either template text or untrusted text, and untrusted text can never
+// be mistaken for template text.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@
 
 namespace ingot::text::jinja {
 
-// Bytes [begin, end) are untrusted. `source` is the number chosen by their owner.
+// Bytes [begin, end) are untrusted. `source` is the number that the caller chose for them.
 struct Mark {
   size_t begin;
   size_t end;
@@ -30,7 +30,7 @@ struct Mark {
   bool operator==(const Mark&) const = default;
 };
 
-// Immutable after construction. Valid UTF-8 if its parts are.
+// Immutable after construction. Valid UTF-8 if the strings it is built from are.
 struct Str {
   explicit Str(std::string text, std::vector<Mark> from_outside = {}, bool is_markup = false);
 
@@ -43,7 +43,7 @@ struct Str {
   std::string_view view() const { return bytes; }
 
  private:
-  friend class StrBuilder;  // it has already counted `chars`
+  friend class StrBuilder;  // has already counted `chars`
   Str(std::string text, std::vector<Mark> from_outside, size_t chars, bool is_markup);
 };
 using StrPtr = std::shared_ptr<const Str>;
@@ -60,14 +60,14 @@ class StrBuilder {
   void AppendChars(size_t count, char c);
   void Append(const Str& text) { Append(text, 0, text.bytes.size()); }
   void Append(const Str& text, size_t begin, size_t end);
-  // Appends `text`, which is another spelling of all of `origin`. It is marked as a whole if `origin` has any mark.
+  // Appends `text`, which was derived from `origin`. All of `text` is marked if `origin` has any mark.
   void AppendDerived(std::string_view text, const Str& origin);
   size_t size() const { return bytes_.size(); }
 
   // A position to truncate the string to.
   struct Place {
     size_t bytes, marks, chars;
-    size_t last_mark_end;  // needed because later appends may extend the last mark
+    size_t last_mark_end;  // saved because later appends may extend the last mark
   };
   Place Here() const { return {bytes_.size(), marks_.size(), chars_, marks_.empty() ? 0 : marks_.back().end}; }
   void CutTo(const Place& place);

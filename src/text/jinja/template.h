@@ -1,11 +1,11 @@
 // Parses and renders chat templates: Jinja as compiled by Hugging Face's apply_chat_template.
 //
-// The language is that of jinja2 3.1's ImmutableSandboxedEnvironment with trim_blocks, lstrip_blocks, and loop
-// controls, plus raise_exception, strftime_now, {% generation %}, and Hugging Face's own tojson (no HTML escapes,
-// non-ASCII characters kept). A template renders to the same text as in Python and fails where it would fail in Python,
-// but with different error messages. Integers have 64 bits. Unsupported features cause a parse error that names the
-// feature: template inheritance, includes, and imports (which have no loader in Python either), autoescape, and the
-// filters filesizeformat, pprint, random, striptags, urlize, wordwrap, and xmlattr.
+// The language is jinja2 3.1's, in an ImmutableSandboxedEnvironment with trim_blocks, lstrip_blocks, and loop controls,
+// plus raise_exception, strftime_now, {% generation %}, and Hugging Face's own tojson (no HTML escapes, non-ASCII
+// characters kept). A template produces the same text as in Python and fails where it would fail in Python, but with
+// different error messages. Integers have 64 bits. Unsupported features cause a parse error that names the feature:
+// template inheritance, includes, and imports (which have no loader in Python either), autoescape, and the filters
+// filesizeformat, pprint, random, striptags, urlize, wordwrap, and xmlattr.
 //
 // Templates may come from untrusted sources together with a model. Rendering is limited in steps, bytes, and depth
 // (Limits), and can read only its variables and the clock. Text from its variables is marked (Mark).
@@ -56,10 +56,10 @@ struct RenderedText {
 // A conversation rendered with or without the generation prompt, and the prompt itself.
 struct PromptRendering {
   RenderedText rendered;  // with or without the prompt, as requested
-  // position where the text with the prompt and the text without it start to differ, or their end if they are equal
+  // Position where the texts with and without the prompt start to differ, or their end if they are equal.
   size_t prompt_begin = 0;
   std::string prompt;  // the text with the prompt, starting at prompt_begin
-  // Not OK = the template fails with add_generation_prompt, `prompt` is empty, and prompt_begin is 0.
+  // Not OK = the template fails with add_generation_prompt. `prompt` is then empty, and prompt_begin is 0.
   absl::Status with_prompt;
 };
 
@@ -81,7 +81,7 @@ class Template {
   // RESOURCE_EXHAUSTED if a limit is exceeded.
   absl::StatusOr<RenderedText> Render(const RenderOptions& options) const;
 
-  // Returns whether the template contains this name, either as a variable it may read or as its own variable.
+  // Returns whether the template contains this name, either as a variable it may read or as one it defines.
   bool Mentions(std::string_view name) const;
 
  private:

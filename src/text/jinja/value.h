@@ -32,7 +32,7 @@ class Object;
 
 struct None {};
 
-// Like jinja2.Undefined: prints nothing, is false and empty, and fails with `message` for any other use.
+// Like jinja2.Undefined: prints as nothing, is false and empty, and fails with `message` in any other use.
 struct Undefined {
   std::shared_ptr<const std::string> message;
 };
@@ -210,7 +210,7 @@ Value Plus(const Value& value);
 Value PercentFormat(Runtime& runtime, const StrPtr& format, const Value& args);
 // Like str.format.
 Value BraceFormat(Runtime& runtime, const StrPtr& format, const Args& args);
-// Returns a method of a str, list, tuple, dict, int, or float by name, or nullopt if the type does not have it.
+// Returns a method of a str, list, tuple, dict, int, or float by name, or nullopt if the type has no such method.
 std::optional<Value> BoundMethod(const Value& self, std::string_view name);
 
 }  // namespace ingot::text::jinja

@@ -21,7 +21,7 @@ enum TypeBits : unsigned {
 };
 
 // Tool parameter types, from the tools' JSON schemas. Reads `type`, `enum`, `const`, anyOf/oneOf/allOf, and `$ref`
-// within the tool's own schema. Accepts OpenAI tools ({"type":"function","function":{"name","parameters"}}), the same
+// within the tool's own schema. Accepts OpenAI tools ({"type":"function","function":{"name","parameters"}}), tools
 // without the wrapper, and `input_schema`. Ignores anything else, because tools are validated elsewhere.
 class ParameterTypes {
  public:
@@ -35,8 +35,8 @@ class ParameterTypes {
 // Converts a parameter's value to JSON text. The first rule that applies is used:
 //
 //   1. If only strings are allowed, a string.
-//   2. If the text is JSON of an allowed type, that text without surrounding whitespace. Null is also allowed, unless
-//      strings are.
+//   2. If the text is JSON of an allowed type, that text without surrounding whitespace. Null is also allowed,
+//      unless strings are allowed.
 //   3. If it is a Python literal of an allowed type (True, None, {'a': 1}), its JSON.
 //   4. Otherwise a string.
 //

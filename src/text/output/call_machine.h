@@ -22,8 +22,8 @@ class CallMachine : public OutputMachine {
   CallMachine(const CompiledRow& row, CallMode mode, const ParameterTypes& types)
       : OutputMachine(row, mode), types_(types) {}
 
-  // ---- The text at at_
-  size_t SpaceEnd(size_t from);  // end of the whitespace that starts at `from`, which is >= at_; advances scan_
+  // ---- Text at at_
+  size_t SpaceEnd(size_t from);  // end of the whitespace that starts at `from` >= at_; advances scan_
   bool StandsAt(size_t at, std::string_view literal) const;
   bool MayStandAt(size_t at, std::string_view literal) const;  // whether more text could complete `literal` at `at`
 
@@ -34,17 +34,17 @@ class CallMachine : public OutputMachine {
   Match StepElement();
   // Returns whether the text became invalid inside the arguments of a committed call.
   bool InArguments() const;
-  // Adds the text of the broken arguments, which ends at at_, and prepares for the envelope that may follow. REQUIRES:
+  // Adds the broken arguments' text, which ends at at_, and prepares for an envelope that may follow. REQUIRES:
   // InArguments().
   void BreakArguments(std::string_view raw);
 
-  size_t scan_ = 0;  // end of the text that a waiting search has examined; equals at_ when a state or element begins
+  size_t scan_ = 0;  // end of the text that a pending search has examined; equals at_ when a state or element begins
   // The current section.
   const Section* section_ = nullptr;
   bool bare_ = false;
-  const Program* program_ = nullptr;  // begin, call, or end of section_, or the whitespace after a separator
+  const Program* program_ = nullptr;  // begin, call, or end of section_, or whitespace after a separator
   EnvelopeScanner envelope_;          // matches the text that follows JSON arguments
-  size_t after_arguments_ = 0;        // end of the call's text so far while arguments are held
+  size_t after_arguments_ = 0;        // end of the call's text so far, while its arguments are held
 
  private:
   Match Run(const Element& element);
@@ -84,7 +84,7 @@ class CallMachine : public OutputMachine {
   PythonScanner python_;
   size_t value_ = 0;          // start of the key or value
   Role role_ = Role::kOther;  // role of the current value in {object}
-  bool repeated_ = false;     // `arguments` occurs again after the call was committed, and is read but ignored
+  bool repeated_ = false;     // `arguments` occurs again after the call was committed; it is parsed but ignored
   bool has_name_ = false, has_arguments_ = false;
   size_t field_ = 0;      // index in row_.parameter
   size_t close_ = kNone;  // where {value} may end; kNone = not found yet

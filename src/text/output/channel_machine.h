@@ -1,9 +1,9 @@
-// Parses rows with channels, where turns consist of messages with headers (ChannelRow).
+// Parses formats with channels, where turns consist of messages with headers (ChannelRow).
 //
 //   kHeader --message--> kBody --one of ends, `start` or `channel`--> kHeader
 //
-// Text without a header is a content body. If the output ends inside a call's body and the body is complete JSON, the
-// call is complete. Messages normally end with a stop token, which is removed from the output.
+// Text without a header is content. If the output ends inside a call's body and the body is complete JSON, the call is
+// complete. Messages normally end with a stop token, which is removed from the output.
 #pragma once
 
 #include "text/output/output_machine.h"
@@ -21,7 +21,7 @@ class ChannelMachine final : public OutputMachine {
   bool StepHeader();
   bool StepBody();
   void BeginBody(std::string_view header, size_t header_begin);
-  // Adds body text up to `limit`, except trailing whitespace, which may belong to the format.
+  // Adds body text up to `limit`, except for trailing whitespace, which may belong to the format.
   void AddBody(size_t limit);
   void EndBody(std::string_view end);
   void AddText(std::string_view inner);
@@ -33,7 +33,7 @@ class ChannelMachine final : public OutputMachine {
   bool in_body_ = false;
   Body body_ = Body::kContent;
   bool body_has_text_ = false;
-  bool raw_ = false;  // the body is a call's text kept as content, including its end
+  bool raw_ = false;  // the body is a call whose text is kept as content, including its end
   size_t scan_ = 0;
 };
 

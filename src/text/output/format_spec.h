@@ -34,7 +34,7 @@ struct FormatSpec {
   std::string tools_begin;
   std::string tool_prefix;  // before each tool
   std::string tools_end;
-  bool tools_as_signatures = false;  // true = write only name(parameter, ...) instead of the whole JSON definition
+  bool tools_as_signatures = false;  // true = write only name(parameter, ...) instead of the full JSON definition
 
   std::string think_begin = "<think>";
   std::string think_pad = "\n";
@@ -51,12 +51,12 @@ struct FormatSpec {
   std::string response_end = "</tool_response>";
   std::string response_separator = "\n";  // between results in the same turn
 
-  // Literals that become single tokens where the format writes them, if the tokenizer has such tokens.
+  // Returns the literals that are written as single tokens if the tokenizer has such tokens.
   std::vector<std::string> Markers() const {
     return {turn_begin, turn_end, think_begin, think_end, call_begin, call_end, response_begin, response_end};
   }
 
-  // Encodes every field unambiguously, as input for the fingerprint.
+  // Returns an unambiguous encoding of every field, used for the fingerprint.
   std::string Definition() const;
 };
 

@@ -3,11 +3,11 @@
 //
 // Malformed output: text that violates the format is kept as the model wrote it, and `malformed` is set. It becomes
 // part of the content or, in a streamed call (CallMode::kStreamed), stays in the arguments. Truncated output is parsed
-// as far as possible, and a call that is cut off is malformed.
+// as far as possible, and a truncated call is malformed.
 //
-// Arguments: formats that write JSON keep the model's bytes. Formats that write parameters or Python produce one JSON
-// object with the parameters in order, spaced as in Python's json.dumps. Each parameter gets the type in the tool's
-// JSON schema (JsonOfText in argument_values.h), so parsing requires the tools.
+// Arguments: for formats with JSON arguments, the model's bytes are kept. For formats with parameters or Python, the
+// result is one JSON object with the parameters in order, spaced as in Python's json.dumps. Each parameter gets the
+// type in the tool's JSON schema (JsonOfText in argument_values.h), so parsing requires the tools.
 #pragma once
 
 #include <memory>
@@ -29,7 +29,7 @@ namespace ingot::text {
 inline constexpr char kBegunContent[] = "x";
 
 struct ParseOptions {
-  std::span<const base::json::value> tools = {};  // in OpenAI's format; read only during the call
+  std::span<const base::json::value> tools = {};  // in OpenAI's format; read only during the function call
   // The prefill is the part of this turn that the prompt already contains, such as "<think>\n"
   // (OutputFormat::PrefillOf). Its text is not part of the message.
   std::string_view prefill = {};
@@ -49,11 +49,11 @@ class OutputFormat {
 
   const std::string& name() const { return row_.row.name; }
   const OutputRow& row() const { return row_.row; }
-  // Delimiters that count only as tokens. Empty unless the format is from ForTokenizer.
+  // Delimiters that are recognized only as tokens. Empty unless the format is from ForTokenizer.
   const std::vector<std::string>& tokens() const { return row_.tokens; }
 
-  // Parses a complete output. Never fails. Calls have ids if the format writes them. REQUIRES: special tokens are
-  // included as text, and the end of the turn is removed.
+  // Parses a complete output. Never fails. Calls have ids if the format writes them. REQUIRES: `output` includes
+  // special tokens as text, but not the end of the turn.
   ParsedOutput Parse(std::string_view output, const ParseOptions& options = {}) const;
 
   // Returns the prefill in a generation prompt, which starts at the first reasoning or channel delimiter. Returns "" if
@@ -86,7 +86,7 @@ class OutputFormat {
   struct ParameterShape {
     std::string begin, text_key_end, json_key_end, value_end, stop;
   };
-  // Returns UNIMPLEMENTED if the format has no calls, and INVALID_ARGUMENT if it cannot write this name.
+  // Returns UNIMPLEMENTED if the format has no calls, or INVALID_ARGUMENT if it cannot write this name.
   absl::StatusOr<CallShape> ShapeOf(std::string_view tool) const;
   // REQUIRES: the format's calls contain kParameters.
   ParameterShape ShapeOfParameters() const;

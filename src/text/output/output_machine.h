@@ -1,5 +1,5 @@
-// Implements the incremental parser used by OutputFormat and OutputStream. As text is pushed, the message grows. Whole
-// and streamed outputs are parsed to equal messages because both use this class. It does not matter how the text is
+// Implements the incremental parser used by OutputFormat and OutputStream. As text is pushed, the message grows.
+// Complete and streamed outputs give equal messages because both use this class. It does not matter how the text is
 // split into pushes, because each step waits until it has enough text. Content, reasoning, and the arguments of
 // streamed calls never shrink. The work per byte is bounded. Not thread safe.
 //
@@ -20,15 +20,15 @@
 
 namespace ingot::text {
 
-// How to parse tool calls.
+// Specifies how tool calls are parsed.
 enum class CallMode {
   kText,  // do not look for calls; their text is content
-  // add a call once it is complete and well formed; otherwise keep its text in the content, and set `malformed`
+  // Add a call once it is complete and well formed. Otherwise keep its text in the content, and set `malformed`.
   kWhole,
   // Add a call once its name is known and its arguments begin. If a call becomes invalid later, it remains a call but
-  // is malformed, with the arguments as the model wrote them. Text outside the arguments goes to the content. The last
-  // brace of the arguments is withheld until the call is properly closed. So clients cannot mistake a broken call for a
-  // complete one, and a policy is not rewarded for it. A call that becomes invalid before its arguments begin is
+  // is malformed, with the arguments as the model wrote them. Text outside the arguments becomes content. The last
+  // brace of the arguments is withheld until the call is properly closed, so that clients cannot mistake a broken call
+  // for a complete one, and a policy is not rewarded for it. A call that becomes invalid before its arguments begin is
   // treated as in kWhole.
   kStreamed,
 };
@@ -41,12 +41,12 @@ class OutputMachine {
   // in one call.
   void Push(std::string_view text, bool is_token);
   void Finish();
-  // Drops the content and reasoning so far, because they are from the prefill.
+  // Drops the content and reasoning so far, because they come from the prefill.
   void EndPrefill();
 
   const ParsedOutput& parsed() const { return out_; }
-  // Returns the number of bytes pushed since EndPrefill that have been interpreted. Their part of the message is in
-  // parsed().
+  // Returns the number of bytes pushed since EndPrefill that have been interpreted. parsed() includes
+  // them.
   size_t settled_bytes() const;
   // Returns the number of calls in parsed() that can no longer grow.
   size_t closed_calls() const { return out_.tool_calls.size() - (committed_ ? 1 : 0); }
@@ -56,7 +56,7 @@ class OutputMachine {
  protected:
   OutputMachine(const CompiledRow& row, CallMode mode) : row_(row), mode_(mode) {}
 
-  // Performs one step. Returns false if it needs more text. Never returns false while text is left and final_ is set.
+  // Performs one step. Returns false if it needs more text. If final_ is set, returns false only when no text is left.
   virtual bool Step() = 0;
 
   std::string_view Rest() const { return std::string_view(in_).substr(at_); }
@@ -94,8 +94,8 @@ class OutputMachine {
   size_t pushed_ = 0;          // bytes
 };
 
-// Returns the parameter types that a row's parser needs. The result is empty if the row does not parse parameters one
-// by one.
+// Returns the parameter types that a row's parser needs. The result is empty if the row does not parse individual
+// parameters.
 ParameterTypes TypesFor(const CompiledRow& row, std::span<const base::json::value> tools);
 
 // REQUIRES: `row` and `types` outlive the machine.

@@ -1,9 +1,9 @@
-// Compiles the table's rows: patterns become lists of elements, and the literals that begin or end sections are
+// Compiles rows of the format table: patterns become lists of elements, and the literals that begin or end sections are
 // extracted.
 //
-// Fake delimiters: if a delimiter is a token in the tokenizer, the same characters sampled as ordinary text are not the
-// delimiter. So patterns and the stream use an inner alphabet, where a mark precedes the text of each token. The mark
-// is 0xFF 0x01. A byte 0xFF in ordinary text becomes 0xFF 0x02. Neither occurs in UTF-8.
+// Fake delimiters: if a delimiter is a token in the tokenizer, the same characters sampled as ordinary text are not a
+// delimiter. So patterns and the stream use an inner alphabet, where a mark precedes each token's text. The mark is
+// 0xFF 0x01. A byte 0xFF in ordinary text becomes 0xFF 0x02. Neither occurs in UTF-8.
 #pragma once
 
 #include <array>
@@ -24,13 +24,13 @@ inline constexpr std::string_view kWhiteSpace = " \t\r\n";
 void AppendInner(std::string_view text, std::string& inner);
 void AppendText(std::string_view inner, std::string& text);
 std::string TextOf(std::string_view inner);
-// Returns a pattern's literal with its tokens marked. Where several tokens begin, the longest one counts.
+// Returns a pattern's literal with its tokens marked. Where several tokens match, marks the longest.
 std::string WithMarks(std::string_view literal, std::span<const std::string> tokens);
 
 struct Element {
   enum Kind {
     kLiteral,
-    kSpace,     // any whitespace; text: what the writer writes
+    kSpace,     // any whitespace; text: the whitespace that the writer writes
     kOptional,  // `text` and the following `skip` elements, which are skipped if `text` is missing
     kName,
     kId,
@@ -63,10 +63,10 @@ struct Section {
   Program begin, call, end;
   std::string separator;         // `between` without surrounding whitespace
   std::string between, before;   // as in the row
-  std::string first_call;        // first text of a call; "{" for an object
+  std::string first_call;        // the text that begins a call; "{" for an object
   std::string after_parameters;  // literal after the parameters; empty = any text may follow
   std::string end_literal;       // first literal of `end`
-  // last literal of `call`, which ends a broken call; empty = a broken call extends to the end of the turn
+  // The last literal of `call`, which ends a broken call. Empty = a broken call extends to the end of the turn.
   std::string call_end;
   bool bare = false;
 };
@@ -74,7 +74,7 @@ struct Section {
 // Text that ends ordinary content.
 struct Trigger {
   std::string text;
-  int section = -1;  // the section that it begins; -1 = the text is dropped
+  int section = -1;  // the section that this text begins; -1 = the text is dropped
 };
 
 struct CompiledRow {
@@ -84,9 +84,9 @@ struct CompiledRow {
   std::vector<Section> sections;
   std::vector<Trigger> triggers;           // longest first
   std::array<bool, 256> trigger_starts{};  // first bytes of `triggers`
-  std::string json_stop;                   // a trigger that begins like JSON and terminates unclosed JSON
+  std::string json_stop;                   // a trigger that looks like the start of JSON and ends unclosed JSON
   Program parameter;
-  std::string parameter_begin;  // its first literal
+  std::string parameter_begin;  // the first literal of `parameter`
 
   // Channel literals, with tokens marked.
   std::string start, channel, constrain, message;

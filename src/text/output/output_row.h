@@ -1,5 +1,5 @@
 // Describes how a model family writes a turn, as data with one row per format. The parser and the writer are driven by
-// rows and contain no format names. To add a format, add a row (in output_table.cc, or a JSON file with the same
+// the rows and contain no format names. To add a format, add a row (in output_table.cc, or a JSON file with the same
 // fields).
 //
 // A turn is
@@ -14,18 +14,18 @@
 //   {name}        the tool's name: no whitespace, quotes, brackets, commas, or angle brackets; at most 256 bytes
 //   {id}          the call's id, with the same character rules; without {name}, it also gives the name (id_prefix,
 //                 id_index)
-//   {json}        the arguments: one JSON object, kept byte for byte
-//   {object}      the call as one JSON object. name_keys, argument_keys, and id_keys name its members, in any order.
+//   {json} the arguments as one JSON object, kept byte for byte {object} the call as one JSON object. name_keys,
+//   argument_keys, and id_keys name its members, in any order.
 //                 Other members are ignored
-//   {parameters}  any number of `parameter` patterns separated by whitespace; gives one JSON object
-//   {keywords}    Python keyword arguments with literal values: a=1, b=['x']; gives one JSON object
-//   {~TEXT}       any whitespace, or none; the writer writes TEXT
-//   {?TEXT...}    optional: parsed if TEXT is present, which extends to the next brace. The writer omits it.
+//   {parameters} any number of `parameter` patterns separated by whitespace; becomes one JSON object {keywords} Python
+//   keyword arguments with literal values: a=1, b=['x']; becomes one JSON object {~TEXT} any whitespace, or none; the
+//   writer writes TEXT {?TEXT...} optional: parsed if TEXT, which extends to the next brace, is present. The writer
+//   omits it.
 // The following are allowed only in `parameter`:
-//   {key}         a name up to the following text, at most 256 bytes, on one line
-//   {value}       a value up to the following text, if that is followed by another parameter or the end of the
-//                 parameters. So a value may contain its own end text. Whitespace next to {value} in the pattern is
-//                 padding: exactly this whitespace is removed if present.
+//   {key} a name up to the following text, at most 256 bytes, on one line {value} a value up to the following text, if
+//   another parameter or the end of the
+//                 parameters follows. So a value may contain its own end text. Whitespace next to {value} in the
+//                 pattern is padding: exactly this whitespace is removed if present.
 //   {is_string}   true = the value is a string, false = it is JSON
 #pragma once
 
@@ -42,14 +42,14 @@ struct SectionRow {
   std::string begin = {};  // pattern before the first call; may be empty
   std::string call = {};   // pattern for one call
   // The text that the writer puts between two calls. The parser requires this text with any surrounding whitespace. If
-  // it is empty, the parser recognizes another call by its first text.
+  // it is empty, the parser recognizes another call by its beginning.
   std::string between = {};
-  std::string end = {};  // pattern after the last call; empty = the section ends if no further call follows
+  std::string end = {};  // pattern after the last call; empty = the section ends when no call follows
   // Text that the writer puts between the content and the section. The parser removes it from the end of the content.
   std::string before = {};
-  // True = the section can be only at the start of the visible text and is recognized by its first character. If it
-  // turns out not to be a call, it is content. It counts as malformed only if a name and the start of the arguments
-  // were read.
+  // True = the section can only be at the start of the visible text and is recognized by its first character. Text that
+  // turns out not to be a call is content. It counts as malformed only if a name and the start of the arguments were
+  // read.
   bool bare = false;
 };
 
@@ -57,9 +57,9 @@ struct SectionRow {
 //
 //   [start role] [channel NAME] [recipient_key RECIPIENT] [constrain TYPE] message BODY one-of-ends
 //
-// The parts of a header may be in any order. A message with a recipient is a call, and its body is the arguments as
-// JSON. Any other message is reasoning or content, depending on its channel. `joiner` separates content bodies from
-// each other, and reasoning bodies from each other. The first header may lack `start`, which is then part of the
+// The parts of a header may be in any order. A message with a recipient is a call, and its body contains the
+// arguments as JSON. Any other message is reasoning or content, depending on its channel. `joiner` is placed
+// between content bodies and between reasoning bodies. The first header may lack `start`, which is then part of the
 // prompt.
 struct ChannelRow {
   // Literals. Empty `message` = the format has no channels.
@@ -80,15 +80,15 @@ struct OutputRow {
 
   // Empty = no reasoning. Line feeds next to the reasoning are removed.
   std::string think_begin = {}, think_end = {};
-  // the section that begins first in the text is used; ties go to the one with the longest beginning
+  // The section that begins first in the text is used. In a tie, the section with the longest beginning wins.
   std::vector<SectionRow> sections = {};
   std::vector<std::string> dropped = {};  // literals to drop, such as delimiters around the content
 
   std::string parameter = {};  // pattern that {parameters} repeats
   std::vector<std::string> name_keys = {"name"}, argument_keys = {"arguments"}, id_keys = {};  // members of {object}
 
-  // How to convert {id} to the name: remove the prefix, if present, and the last `id_index` (one character) with the
-  // digits after it. The writer writes: prefix name id_index index-of-the-call.
+  // How to convert {id} to the name: remove the prefix, if present, and the last `id_index` (one character) and the
+  // digits after it. The writer writes "prefix name id_index index-of-the-call" without spaces.
   std::string id_prefix = {}, id_index = {};
 
   ChannelRow channels = {};

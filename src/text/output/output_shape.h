@@ -8,11 +8,11 @@
 
 namespace ingot::text {
 
-// Returns INVALID_ARGUMENT if the pattern `call` cannot contain a tool with this name.
+// Returns INVALID_ARGUMENT if the pattern `call` cannot contain this tool name.
 absl::Status CheckName(const CompiledRow& row, std::string_view name, const Program& call);
 // Returns the UNIMPLEMENTED error for a format without calls.
 absl::Status NoCalls(const CompiledRow& row);
-// Returns the section to write: the first one or, after content, the first one that is not bare, if any. REQUIRES: the
+// Returns the section to write: the first section or, after content, the first that is not bare, if any. REQUIRES: the
 // row has a section.
 const Section& SectionFor(const CompiledRow& row, bool after_content);
 

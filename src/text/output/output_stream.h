@@ -1,7 +1,7 @@
 // Parses an output that arrives in pieces. Returns deltas of reasoning, content, and tool calls with their arguments.
 //
 // After Finish, the deltas add up to the message, which equals what Parse returns for the whole output with the same
-// options, no matter how the stream is cut. A stream never retracts text. Not thread safe.
+// options, no matter how the stream is split. A stream never retracts text. Not thread safe.
 //
 //   OutputStream stream(format, {.tools = tools, .prefill = prefill, .calls = CallMode::kStreamed});
 //   for each sampled id:  send(stream.Push(text_of_id, id_is_a_written_token));
@@ -34,7 +34,7 @@ struct OutputDelta {
 
 class OutputStream {
  public:
-  // Keeps a reference to `format`. Memory that `options` refers to is read only in the constructor.
+  // Keeps a reference to `format`. Data that `options` points to is read only in the constructor.
   OutputStream(std::shared_ptr<const OutputFormat> format, const ParseOptions& options);
 
   // `is_token`: true = `text` is the complete text of one special or added token, and not ordinary text with the same
@@ -44,11 +44,11 @@ class OutputStream {
   // Ends the output.
   OutputDelta Finish();
 
-  // Returns all deltas so far. After Finish, this is the complete message.
+  // Returns the message so far. After Finish, it is complete.
   const ParsedOutput& message() const { return machine_->parsed(); }
   // Returns the number of calls that can no longer grow.
   size_t closed_calls() const { return machine_->closed_calls(); }
-  // Returns the number of pushed bytes that have been interpreted. They are in the deltas so far or belong to the
+  // Returns the number of pushed bytes that have been interpreted. They are in the deltas so far or are part of the
   // format.
   size_t settled_bytes() const { return machine_->settled_bytes(); }
 
@@ -63,7 +63,7 @@ class OutputStream {
   size_t arguments_ = 0;                // delivered bytes of the last call
 };
 
-// Returns whether the id is a special or added token that is written as text: the argument `is_token` of Push.
+// Returns whether the id is a special or added token that is written as text (Push's argument `is_token`).
 bool IsWrittenToken(const Tokenizer& tokenizer, int32_t id, std::string_view text);
 
 }  // namespace ingot::text

@@ -1,4 +1,4 @@
-// Converts a tool call's arguments to one JSON object as they arrive in pieces, as far as they can be read. Used for
+// Converts a tool call's arguments, which arrive in pieces, to one JSON object, as far as they can be parsed. Used for
 // clients that expect arguments as an object.
 //
 //   {"city": "Paris", "days": 3}    {"city": "Paris", "days": 3}
@@ -7,10 +7,10 @@
 //   {"days": 3 or 4}                {"days": 3}
 //   ls -l                           {}
 //
-// Text is returned as soon as some object can begin with it and be closed after it. So a member is delayed until the
-// first byte of its value, and an escape until it is complete. The first byte that cannot continue an object closes the
-// object, and all later text is ignored. For any arguments, cut anywhere between characters, the pieces form an object
-// that base::ParseJson can read, even when embedded in a request. Not thread safe.
+// Text is returned as soon as it can begin an object that can be closed right after it. So a member is delayed until
+// the first byte of its value, and an escape until it is complete. The first byte that cannot continue an object closes
+// the object, and all later text is ignored. For any arguments, split anywhere between characters, the pieces form an
+// object that base::ParseJson can read, even when embedded in a request. Not thread safe.
 #pragma once
 
 #include <string>
@@ -54,8 +54,8 @@ class ReadableObject {
 
   Place place_ = Place::kBegin;
   std::string brackets_;   // open brackets
-  std::string emitted_;    // not returned yet
-  std::string held_;       // text after emitted_ that cannot be closed yet, such as a key
+  std::string emitted_;    // text not yet returned
+  std::string held_;       // text after emitted_ after which the object cannot be closed yet, such as a key
   std::string escape_;     // incomplete escape in a string; for characters above U+FFFF, both surrogates
   std::string number_;     // the number so far: sign, digits, point, and exponent
   std::string_view word_;  // remaining letters of true, false, or null

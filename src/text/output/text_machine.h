@@ -1,4 +1,4 @@
-// Parses formats without channels, where a turn is text with sections of calls.
+// Parses formats without channels, where a turn consists of text and sections of calls.
 //
 //   kStart --think_begin--> kReasoning --think_end--> kAfterReasoning --> kVisible (a bare section?) --> kContent
 //   kContent --a section begins--> kCall --complete--> kBetween --another call--> kCall
@@ -33,7 +33,7 @@ class TextMachine final : public CallMachine {
   bool StepBroken();
   // Returns the number of bytes before `limit` that belong to a section if one begins there.
   size_t HeldBefore(size_t limit, bool may_begin_here) const;
-  // Returns the longest trigger at `at`. `partial` = there is none, but more text could complete one.
+  // Returns the longest trigger at `at`. Sets `partial` if there is none, but more text could complete one.
   const Trigger* TriggerAt(size_t at, bool& partial) const;
   void BeginSection(int section, size_t at, bool bare);
   void EndSection();
@@ -45,7 +45,7 @@ class TextMachine final : public CallMachine {
 
   State state_ = State::kStart;
   bool reasoning_begun_ = false;
-  bool after_call_ = false;        // only whitespace followed the last call
+  bool after_call_ = false;        // only whitespace has followed the last call
   bool section_has_call_ = false;  // in the current section
   BrokenPart broken_ = BrokenPart::kContent;
   bool junk_begun_ = false;

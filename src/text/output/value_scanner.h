@@ -19,8 +19,8 @@ class JsonScanner {
   // Adds to `used` the number of bytes of `text` that belong to the value. Objects, arrays, and strings end with their
   // last byte. Other values end before the byte that follows them.
   Scan Feed(std::string_view text, size_t& used) { return Feed(text, "", true, used); }
-  // Same as above, but also fails at a `stop` outside of strings. `stop` is a string that begins like JSON. Unless
-  // `final` is set, a possible beginning of `stop` is left unread and must be passed again with more text.
+  // Same as above, but also fails at a `stop` outside of strings. `stop` is text that begins like JSON. Unless `final`
+  // is set, a possible beginning of `stop` is left unread and must be passed again with more text.
   Scan Feed(std::string_view text, std::string_view stop, bool final, size_t& used);
 
   int depth() const { return depth_; }  // open brackets
@@ -31,23 +31,23 @@ class JsonScanner {
   bool started_ = false, scalar_ = false, in_string_ = false, escaped_ = false;
 };
 
-// Finds a call's envelope after invalid arguments, so that it is not mistaken for arguments. The envelope consists of
-// literals at the end of the text, with any whitespace around them.
+// Finds a call's envelope after invalid arguments, so that the envelope is not mistaken for arguments. The envelope
+// consists of literals at the end of the text, with any whitespace around them.
 //
 //   {"city": Paris}}\n</tool_call>     {"city": Paris} is followed by the literals } and </tool_call>
 class EnvelopeScanner {
  public:
   EnvelopeScanner() = default;
-  // The first `needed` literals form an envelope, whether or not more literals follow. `depth` is the number of open
-  // brackets in the arguments, and the envelope begins after the same number of closing brackets; nullopt = it may
-  // begin anywhere. REQUIRES: the literals outlive the scanner.
+  // The first `needed` literals are enough for an envelope. `depth` is the number of open brackets in the arguments,
+  // and the envelope begins after the same number of closing brackets; nullopt = it may begin anywhere. REQUIRES: the
+  // literals outlive the scanner.
   EnvelopeScanner(std::vector<std::string_view> literals, size_t needed, std::optional<int> depth)
       : literals_(std::move(literals)), needed_(needed), depth_(depth) {}
 
   void Read(char c);
   // Returns the number of bytes at the end of the text that may belong to the envelope.
   size_t held() const { return held_; }
-  // Return whether these bytes form an envelope, or end within a literal.
+  // Return whether the held bytes form an envelope, or end within a literal.
   bool whole() const { return needed_ > 0 && found_ >= needed_ && matched_ == 0; }
   bool in_literal() const { return matched_ > 0; }
 

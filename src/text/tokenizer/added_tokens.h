@@ -1,5 +1,5 @@
-// Finds added tokens in text, which is the first step of tokenization. Takes the leftmost match, and the longest one at
-// each position.
+// Finds added tokens in text, which is the first step of tokenization. Takes the leftmost match, and the longest match
+// at that position.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ struct AddedTokenSpec {
   bool single_word = false;  // not matched next to a word character
   bool lstrip = false;       // includes preceding whitespace
   bool rstrip = false;       // includes following whitespace
-  bool normalized = true;    // searched in normalized text, in its own normalized form
+  bool normalized = true;    // its normalized form is searched for in normalized text
 };
 
 // Searches for a set of strings together, using a trie. Immutable and thread safe.

@@ -17,7 +17,7 @@ namespace ingot::text {
 struct AddedToken {
   std::string text;
   int32_t id = 0;
-  bool special = true;  // false = Decode keeps it even with skip_special
+  bool special = true;  // false = Decode keeps the token even with skip_special
 };
 
 // The largest allowed id. Protects against files that would produce huge tables.

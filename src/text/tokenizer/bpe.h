@@ -30,7 +30,7 @@ struct BpeDefinition {
   std::array<int32_t, 256> fallback_ids{};  // the tokens <0x00> to <0xFF>; -1 = no such token
 };
 
-// Immutable and thread safe. Each thread has fixed-size piece caches for the last four models it used.
+// Immutable and thread safe. Each thread has fixed-size caches of pieces for the last four models that it used.
 class Bpe {
  public:
   explicit Bpe(BpeDefinition definition);
@@ -38,11 +38,11 @@ class Bpe {
 
   // Appends the ids of `piece`. REQUIRES: valid UTF-8, unless `bytes` is set.
   void Encode(std::string_view piece, std::vector<int32_t>& ids) const;
-  // Same as Encode, but without the cache and without cutting long pieces. For tests.
+  // Same as Encode, but without the cache and without splitting long pieces. For tests.
   void EncodePlainly(std::string_view piece, std::vector<int32_t>& ids) const;
 
-  // Maximum number of bytes in a piece that one id can represent. 0 = no limit, because unknown text is dropped or
-  // joined.
+  // Returns the largest number of bytes in a piece that one id can represent. 0 = no limit, because unknown text is
+  // dropped or fused.
   size_t longest() const { return longest_; }
 
   // Returns the size in bytes of a thread's cache for one model.

@@ -43,7 +43,7 @@ class TextTable {
     slots_.assign(slots, {});
     arena_.reserve(bytes);
   }
-  // If the string already exists, keeps its first id.
+  // Has no effect if the string already exists.
   void Insert(std::string_view text, int32_t id) {
     size_t at = HashBytes(text) & (slots_.size() - 1);
     for (; slots_[at].id >= 0; at = (at + 1) & (slots_.size() - 1)) {
@@ -114,8 +114,8 @@ class MergeTable {
 };
 
 // The pairs of neighboring characters inside merge results. If two characters are not such a pair, no token crosses the
-// boundary between them, so text may be cut there before merging. This is a Bloom filter with one probe. A false
-// positive prevents a possible cut, but wrong cuts cannot occur.
+// boundary between them, so text may be split there before merging. This is a Bloom filter with one probe. A false
+// positive prevents a possible split, but wrong splits cannot occur.
 class BorderFilter {
  public:
   void Reserve(size_t pairs) {

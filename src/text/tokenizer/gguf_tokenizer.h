@@ -14,8 +14,8 @@ namespace ingot::text {
 //
 // Ids equal those of `transformers` 5 for the same file (its integrations/gguf). tokenizer.ggml.pre determines the
 // split pattern for byte-level vocabularies (tokenizer.ggml.model gpt2). An unknown pattern is an error, because a
-// guess could produce ids that differ from those in training. SentencePiece vocabularies (llama) get the merges implied
-// by their scores. Special and user-defined tokens are never split.
+// guess could produce different ids than in training. SentencePiece vocabularies (llama) get the merges implied by
+// their scores. Special and user-defined tokens are never split.
 //
 // Returns INVALID_ARGUMENT, with the file and the field, for an unsupported tokenizer type, lists of unequal length,
 // duplicate tokens, or an id outside the vocabulary.

@@ -16,8 +16,8 @@ namespace ingot::text {
 class Normalizer {
  public:
   virtual ~Normalizer() = default;
-  // Takes and returns valid UTF-8. Sets `keeps_start` to false if the result no longer begins with the replacement of
-  // the text's first character, because text at the start was dropped or several characters were replaced together.
+  // Takes and returns valid UTF-8. Sets `keeps_start` to false if the result no longer begins with the first
+  // character's replacement, because text at the start was dropped or several characters were replaced together.
   virtual std::string Apply(std::string text, bool& keeps_start) const = 0;
   virtual Shrinkage shrinkage() const { return {}; }
 };

@@ -40,8 +40,8 @@ class PreTokenizer {
 
 struct PreTokenizerStages {
   std::vector<std::unique_ptr<const PreTokenizer>> stages;  // in order, with Sequences flattened
-  // True = the last stage is a ByteLevel that keeps bytes, and the vocabulary is read as bytes instead of their
-  // spelling.
+  // True = the last stage is a ByteLevel that keeps bytes, and the vocabulary contains bytes instead of their
+  // spellings.
   bool byte_level = false;
 };
 
@@ -49,10 +49,10 @@ struct PreTokenizerStages {
 // naming an unsupported component, or INVALID_ARGUMENT, with the problem.
 absl::StatusOr<PreTokenizerStages> ReadPreTokenizer(const base::json::value* json, bool allow_bytes);
 
-// Runs all stages and drops empty pieces.
+// Runs all stages. Drops empty pieces.
 void RunStages(const PreTokenizerStages& stages, const Piece& piece, PieceSink& sink);
 
-// Replaces each byte with its printable character in GPT-2.
+// Replaces each byte with GPT-2's printable character for it.
 std::string SpellBytes(std::string_view text);
 
 // Helpers that read one field of a component. `where` names the component in errors.

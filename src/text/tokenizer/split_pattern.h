@@ -1,4 +1,4 @@
-// Defines the patterns that Split and ByteLevel pre-tokenizers and Replace normalizers search for.
+// Defines the patterns used by Split and ByteLevel pre-tokenizers and Replace normalizers.
 #pragma once
 
 #include <memory>

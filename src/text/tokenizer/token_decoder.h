@@ -32,9 +32,9 @@ class TokenDecoder {
 
  private:
   struct Bytes {
-    uint32_t begin = 0;  // offset in arena_ of its bytes when it is not the first token
+    uint32_t begin = 0;  // offset in arena_ of its bytes, unless it is the first token
     uint32_t size = 0;
-    uint32_t first_size = 0;  // size of its bytes when it is the first token, stored next if they differ
+    uint32_t first_size = 0;  // size of its bytes as the first token; stored next if they differ
     bool exists = false;
     bool special = false;
     bool byte = false;  // a byte fallback token, such as <0xE2>
@@ -49,7 +49,7 @@ class TokenDecoder {
   std::string arena_;
   std::string separator_;  // string between tokens: a space if the file has no decoder
   bool byte_fallback_ = false;
-  // Strip settings for the whole text: drop up to this many of these characters at its start and end.
+  // Strip settings for the full text: the number of these characters to drop, at most, at its start and end.
   char strip_start_char_ = ' ';
   int32_t strip_start_ = 0;
   char strip_stop_char_ = ' ';

@@ -14,12 +14,12 @@
 
 namespace ingot::text {
 
-// The decoding state between two ids. The default is the start of the text, where some tokenizers drop a space (Llama
-// 2). MidText() is a position after unknown ids, such as the start of a model's output.
+// The decoding state between two ids. The default is the start of the text, where some tokenizers (Llama 2) drop a
+// space. MidText() is a position after unknown ids, such as the start of a model's output.
 struct DecodeState {
   bool started = false;     // true = a token has been decoded
   int32_t stripped = 0;     // characters dropped at the start so far; -1 = no more are dropped
-  int32_t held_spaces = 0;  // trailing characters held back; dropped if the text ends here
+  int32_t held_spaces = 0;  // trailing spaces held back; dropped if the text ends here
   static DecodeState MidText() { return {true, -1, 0}; }
 };
 
@@ -27,9 +27,9 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  // Encodes `text` and adds no tokens around it. With `allow_special`, added tokens spelled in `text` become their ids.
-  // Otherwise they are encoded as ordinary text, so content cannot fake a turn, and only whitespace added tokens are
-  // recognized. Character-level tokenizers convert invalid UTF-8 with ToUtf8. The byte tokenizer encodes bytes
+  // Encodes `text` without adding tokens around it. With `allow_special`, added tokens spelled in `text` become their
+  // ids. Otherwise they are encoded as ordinary text, so content cannot fake a turn, and only whitespace added tokens
+  // are recognized. Character-level tokenizers convert invalid UTF-8 with ToUtf8. The byte tokenizer encodes bytes
   // unchanged.
   virtual std::vector<int32_t> Encode(std::string_view text, bool allow_special) const = 0;
 
@@ -49,7 +49,7 @@ class Tokenizer {
   // becomes U+FFFD.
   virtual std::string DecodeText(std::span<const int32_t> ids, bool skip_special) const;
 
-  // Appends the text that `id` adds after `state`, and updates `state`. For all ids in order, the result is that of
+  // Appends the text that `id` adds after `state`, and updates `state`. After all ids, `out` equals the result of
   // Decode without the last `state.held_spaces` characters.
   virtual void DecodeNext(int32_t id, bool skip_special, DecodeState& state, std::string& out) const;
 
@@ -66,12 +66,12 @@ class Tokenizer {
 };
 
 // Reads DIR/tokenizer.json in the format of Hugging Face's `tokenizers`. Supports BPE over bytes (Qwen, Llama 3,
-// DeepSeek, GPT-4o, Kimi) and over characters with byte fallback (Llama 2, Gemma), with all other components. Returns
+// DeepSeek, GPT-4o, Kimi) and over characters with byte fallback (Llama 2, Gemma), and all other components. Returns
 // NOT_FOUND if the file does not exist, UNIMPLEMENTED, naming an unsupported component, or INVALID_ARGUMENT if the file
 // is malformed.
 //
 // Ids and decoded text equal those of `tokenizers` 0.23. That library numbers added tokens itself, so a file with
-// different ids is an error. Only byte tokenizers (see below) may have any ids.
+// different ids is an error. Only byte tokenizers (see below) may have arbitrary ids.
 absl::StatusOr<std::shared_ptr<const Tokenizer>> LoadTokenizer(const std::string& model_dir);
 // Same as LoadTokenizer, but takes the file's content.
 absl::StatusOr<std::shared_ptr<const Tokenizer>> ParseTokenizerJson(std::string_view json);

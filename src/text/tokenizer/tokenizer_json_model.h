@@ -15,7 +15,7 @@
 namespace ingot::text {
 
 struct Vocabulary {
-  std::unordered_map<std::string_view, int32_t> ids;  // by string as in the file; keys point into the file's JSON
+  std::unordered_map<std::string_view, int32_t> ids;  // by string, as in the file; keys point into the file's JSON
   std::vector<BpeDefinition::Merge> merges;
 };
 

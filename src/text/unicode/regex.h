@@ -1,6 +1,6 @@
-// Compiles and runs the regular expressions in tokenizer.json, which use Oniguruma's Ruby syntax with Unicode 16.0, on
-// PCRE2 with its JIT. The pattern is translated so that sets (\s, \w, \p{..}, && in classes), anchors, and quantifiers
-// have the same meaning as in Oniguruma. Immutable and thread safe.
+// Compiles and runs the regular expressions in tokenizer.json, which use Oniguruma's Ruby syntax with Unicode 16.0.
+// Uses PCRE2 with its JIT. The pattern is translated so that sets (\s, \w, \p{..}, && in classes), anchors, and
+// quantifiers have the same meaning as in Oniguruma. Immutable and thread safe.
 #pragma once
 
 #include <cstddef>

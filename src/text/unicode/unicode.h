@@ -1,6 +1,6 @@
 // Provides code point properties and normal forms, as in Hugging Face's `tokenizers`. Properties are from Unicode 16.0,
-// the version that its regular expressions use. Normal forms are from Unicode 9.0, and characters added later never
-// change. Both versions are fixed and do not depend on the system's library. Everything is immutable and thread safe.
+// which its regular expressions use. Normal forms are from Unicode 9.0, and later characters are left unchanged. Both
+// versions are fixed and do not depend on the system's library. Everything is immutable and thread safe.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ enum class Category : uint8_t {
 // clang-format on
 inline constexpr int kCategories = 30;
 
-// Bits in UnicodeTables::flags: the distinctions that large models' pre-tokenizers make. Several bits may be set.
+// Bits in UnicodeTables::flags: the distinctions that language models' pre-tokenizers make. Several bits may be set.
 inline constexpr uint8_t kUpper = 1;     // Lu, Lt
 inline constexpr uint8_t kLower = 2;     // Ll
 inline constexpr uint8_t kUncased = 4;   // Lm, Lo
@@ -51,7 +51,7 @@ using base::DecodeAt;
 using base::IsValidUtf8;
 
 enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
-// Returns `text` in the given normal form. Unchanged text takes only one pass. REQUIRES: valid UTF-8.
+// Returns `text` in the given normal form. Text already in that form takes only one pass. REQUIRES: valid UTF-8.
 std::string Normalize(std::string_view text, NormalForm form);
 
 }  // namespace ingot::text

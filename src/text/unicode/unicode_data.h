@@ -7,18 +7,18 @@ namespace ingot::text {
 
 struct CodeRange {
   uint32_t first;
-  uint32_t last;  // included
+  uint32_t last;  // inclusive
 };
 struct CategoryRange {
   uint32_t first;
-  uint32_t last;  // included
+  uint32_t last;  // inclusive
   Category category;
 };
 
 // clang-format off
 
-// The characters that Unicode 15.0, 15.1 and 16.0 added, and U+1171E, whose category they changed. A library of any
-// version from 14.0 on, overridden by this table, gives the categories of 16.0 for all characters of 16.0.
+// The characters added in Unicode 15.0, 15.1, and 16.0, and U+1171E, whose category changed. This table extends any
+// library that has Unicode 14.0 or later to the categories of all Unicode 16.0 characters.
 inline constexpr CategoryRange kSinceUnicode14[] = {
     {0x897, 0x897, Category::kMn}, {0xCF3, 0xCF3, Category::kMc}, {0xECE, 0xECE, Category::kMn},
     {0x1B4E, 0x1B4F, Category::kPo}, {0x1B7F, 0x1B7F, Category::kPo}, {0x1C89, 0x1C89, Category::kLu},
@@ -73,8 +73,8 @@ inline constexpr CodeRange kHanRanges[] = {
     {0x2CEB0, 0x2EBE0}, {0x2EBF0, 0x2EE5D}, {0x2F800, 0x2FA1D}, {0x30000, 0x3134A}, {0x31350, 0x323AF},
 };
 
-// Characters that Unicode added after 9.0 and up to 14.0, and that normalisation must not ignore: they have a combining
-// class or a decomposition, or compose.
+// Characters added after Unicode 9.0, up to 14.0, that normalization must handle because they have a combining class or
+// a decomposition, or compose.
 inline constexpr CodeRange kNormalizedSinceUnicode9[] = {
     {0x7FD, 0x7FD}, {0x898, 0x89F}, {0x8CA, 0x8D3}, {0x9FE, 0x9FE}, {0xC3C, 0xC3C}, {0xD3B, 0xD3C}, {0xEBA, 0xEBA},
     {0x1715, 0x1715}, {0x1ABF, 0x1ACE}, {0x1DF6, 0x1DFA}, {0x32FF, 0x32FF}, {0xA7F2, 0xA7F4}, {0xA82C, 0xA82C},
@@ -86,7 +86,7 @@ inline constexpr CodeRange kNormalizedSinceUnicode9[] = {
     {0x1E130, 0x1E136}, {0x1E2AE, 0x1E2AE}, {0x1E2EC, 0x1E2EF}, {0x1F16C, 0x1F16C}, {0x1FBF0, 0x1FBF9},
 };
 
-// Punctuation of Unicode 16.0 that was none in Unicode 8.0.
+// Characters that are punctuation in Unicode 16.0 but not in Unicode 8.0.
 inline constexpr CodeRange kPunctuationSinceUnicode8[] = {
     {0x61D, 0x61D}, {0x9FD, 0x9FD}, {0xA76, 0xA76}, {0xC77, 0xC77}, {0xC84, 0xC84}, {0x1B4E, 0x1B4F}, {0x1B7D, 0x1B7F},
     {0x2E43, 0x2E4F}, {0x2E52, 0x2E5D}, {0x10D6E, 0x10D6E}, {0x10EAD, 0x10EAD}, {0x10F55, 0x10F59}, {0x10F86, 0x10F89},
