@@ -43,9 +43,9 @@ struct ClientRequest {
   std::function<absl::StatusOr<base::Fd>()> make_socket = nullptr;
   std::string ca = {};        // PEM file of trusted certificates that replaces SSL_CERT_FILE; empty = none
   bool uses_proxies = false;  // uses http_proxy, https_proxy, all_proxy, and no_proxy, but never for this machine
-  bool asks_first = false;    // lets the server reject a body over 1 MiB after reading the headers
+  bool asks_first = false;    // lets the server reject a body over 1 MiB based on the headers
 
-  std::chrono::milliseconds timeout{0};  // limit for the whole request; 0 = no timeout
+  std::chrono::milliseconds timeout{0};  // limit for the entire request; 0 = no timeout
   std::chrono::milliseconds connect_timeout{
       0};                                 // limit for name lookup, connection, and TLS; 0 = only `timeout` applies
   std::chrono::seconds stall_timeout{0};  // maximum time without a byte; 0 = no timeout

@@ -2,13 +2,13 @@
 // Everything except the constructor and the functions marked as thread safe runs on the connection's loop thread.
 //
 // While an exchange prepares a response, the connection watches for the client to disconnect. A client that closed its
-// sending side may still be reading. The connection sends it bytes that it ignores: a stream's filler or, before a
-// stream, an interim 102 response. If the client is really gone, its system answers with a reset. Over TLS, and in
+// sending side may still be reading. To find out, the connection sends bytes that clients ignore: a stream's filler or,
+// before a stream, an interim 102 response. If the client is gone, its system responds with a reset. Over TLS, and in
 // HTTP/1.0 before a stream, closing the sending side counts as disconnecting.
 //
 // Beast parses requests and writes responses. Two parts are implemented here to save time and memory. A body with a
 // known length is read directly into the string passed to its exchange, which grows as bytes arrive. A send is
-// attempted immediately, before waiting for the socket.
+// attempted immediately, without first waiting for the socket.
 #pragma once
 
 #include <algorithm>
@@ -44,16 +44,16 @@ struct ServerShared {
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  // `loop` is the socket's loop. A wake keeps it alive while it runs.
+  // `loop` is the socket's loop. A wake-up keeps it alive while it runs.
   Connection(std::weak_ptr<Loop> loop, LoopSocket socket, const ServerShared& shared);
 
-  // Serves requests until either side is done. Never throws. Reports each stage to `place`. If `place` is evicted,
-  // Close is called.
+  // Serves requests until either side closes. Never throws. Reports each stage to `place`. If `place` is evicted, Close
+  // is called.
   LoopTask<void> Run(std::shared_ptr<Place> place);
 
-  // One of these is called instead of Run. Both respond with `why` and close the connection. RejectAndClose first briefly
-  // reads what the client is still sending. Otherwise, the client's system may drop the response. Drop does not wait.
-  // It closes TLS connections without a response.
+  // One of these is called instead of Run. Both respond with `why` and close the connection. RejectAndClose first
+  // briefly reads what the client is still sending. Otherwise, the client's system might drop the response. Drop does
+  // not wait, and it closes TLS connections without a response.
   LoopTask<void> RejectAndClose(Rejection why);
   void Drop(const Rejection& why);
 
@@ -105,7 +105,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Reads up to about `most` bytes into buffer_.
   LoopTask<Error> ReadMore(size_t most);
   LoopTask<Error> WaitReadable();  // without TLS
-  // Sends 100 Continue if the client waits for it before sending the body.
+  // Sends 100 Continue if the client waits for that before sending the body.
   LoopTask<Error> Invite(const Parser& parser);
   // Reads whatever bytes the socket has, without waiting. would_block is returned like any other error.
   Error Receive(void* to, size_t most, size_t& got);
@@ -116,7 +116,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // ---- Answering ----
   LoopTask<bool> Answer(Request request);  // true = the connection can be reused
-  // Returns false if the client did not receive the whole stream.
+  // Returns false if the client did not receive the full stream.
   LoopTask<bool> AnswerStream(Exchange& exchange, Output output, unsigned version, bool keep_alive);
   LoopTask<bool> WriteReply(Reply reply, unsigned version, bool keep_alive, bool is_head);
   // `bytes` must stay valid until the write is done. Returns false if the client cannot receive them.
@@ -146,21 +146,21 @@ class Connection : public std::enable_shared_from_this<Connection> {
   const Options& options_;
   LoopSocket socket_;
   std::optional<boost::asio::ssl::stream<LoopSocket&>> tls_;
-  // One timer serves the two deadlines below. Most deadlines never expire, so cancelling or postponing one does not
-  // touch the timer. When the timer expires, it is reset to the next deadline.
+  // One timer serves the two deadlines below. Most deadlines never expire, so canceling or postponing a deadline does
+  // not touch the timer. When the timer expires, it is reset to the next deadline.
   LoopTimer timer_;
   Clock::time_point timer_at_ = kForever;
   Clock::time_point deadline_ = kForever;  // deadline for socket operations
   Clock::time_point silence_ = kForever;   // end of WaitForProgress
   LoopSignal signal_;                      // wakes the coroutine for everything except socket operations
-  std::shared_ptr<Waker> waker_;           // null = none was created yet
+  std::shared_ptr<Waker> waker_;           // null = not created yet
   std::shared_ptr<OpenSocket> open_;       // access to the socket from other threads
   boost::beast::flat_buffer buffer_;
   std::shared_ptr<Place> place_;
   bool served_ = false;             // a previous request was served
   std::function<void()> unread_;    // the last response's Reply::unread; null = not needed
   Clock::time_point unread_until_;  // a reset before this time means the response was not read
-  std::string probe_;  // sent to a client that closed its sending side; empty = such a client counts as gone
+  std::string probe_;  // sent to a client that closed its sending side; empty = such a client is considered gone
   Error read_error_;   // error from ReadAhead or Watch
   bool timed_out_ = false;
   bool silent_ = false;     // silence_ has passed

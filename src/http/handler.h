@@ -3,10 +3,10 @@
 //
 //   server                                  handler
 //     Handler::Head(head) ----------------> returns an Exchange, or rejects the request
-//     Exchange::Body(body, wake) ---------> starts the work
-//     <------------------------- wake()     on any thread: Send has new output
-//     Exchange::Send() -------------------> returns the whole response, or the next bytes of a stream
-//     Exchange::Closed(side) -------------> ends the work: the response will not be read
+//     Exchange::Body(body, wake) ---------> starts the work <------------------------- wake() on any
+//     thread: Send has new output Exchange::Send() -------------------> returns the full response, or the
+//     next bytes of a stream Exchange::Closed(side) -------------> ends the work: the response will not be
+//     read
 //
 // Bytes are pulled, not pushed. The server calls Send again only after the socket has accepted all bytes from the
 // previous call. This gives streams backpressure: bytes for a slow client wait in the handler, which may merge them.
@@ -25,14 +25,14 @@ namespace ingot::http {
 
 using Fields = std::vector<std::pair<std::string, std::string>>;  // header names and values
 
-// A request excluding its body.
+// A request without its body.
 struct RequestHead {
   std::string method;
   std::string target;  // as sent by the client: a path with or without a query, or an absolute URI
   Fields fields;       // in the order received, with names as sent by the client
   // Returns true if the client has disconnected and will not read the response. Queries the system, so it also detects
-  // what the server's threads have not seen yet. Thread safe. Blocks for up to one second if the client closed only its
-  // sending side. Null = the request did not arrive over a connection.
+  // a disconnect that the server's threads have not seen yet. Thread safe. Blocks for up to one second if the client
+  // closed only its sending side. Null = the request did not arrive over a connection.
   std::function<bool()> client_gone = nullptr;
 
   // Returns the value of the first header with this name, ignoring case, or "" if there is none.
@@ -50,8 +50,8 @@ struct Reply {
   std::string body = {};
   // Called at most once, on any thread, if the client most likely did not read this response: it disconnected earlier,
   // the bytes could not be written, or it reset the connection within seconds and before another request. Must not
-  // block. Set it on a response to a request that created something only the client can end. Code that drops an unsent
-  // Reply calls it (DropReply). Null = nothing to do.
+  // block. Set this if the request created something that only the client can end. Code that drops an unsent Reply
+  // calls it (DropReply). Null = nothing to do.
   std::function<void()> unread = nullptr;
 };
 // Drops a reply that will not be read.
@@ -66,20 +66,20 @@ struct StreamHead {
   Fields fields = {};  // additional headers
   // Bytes that clients of this stream ignore, such as a comment in server-sent events. The server sends them after
   // Options::keepalive_s of silence, and to find out whether a client that closed its sending side is still reading.
-  // Empty = nothing is sent, and such a client counts as gone.
+  // Empty = nothing is sent, and such a client is considered gone.
   std::string filler = {};
 };
 
 // The result of an Exchange::Send call. At most one of `reply` and `stream` is set, and only once per exchange.
 struct Output {
-  std::optional<Reply> reply = {};        // the whole response, which ends the exchange
+  std::optional<Reply> reply = {};        // the full response, which ends the exchange
   std::optional<StreamHead> stream = {};  // starts a stream, with `data` as its first bytes
   std::string data = {};                  // the next bytes of the stream
-  bool done = false;    // `data` has the last bytes; if there was no response, the connection is closed
+  bool done = false;    // `data` contains the last bytes; if there was no response, the connection is closed
   bool broken = false;  // the stream is incomplete, so the connection is closed after `data`
 };
 
-// Why the server itself rejects a request or a connection. The client may see all of it.
+// The reason why the server itself rejects a request or a connection. The client may see all of it.
 struct Rejection {
   int status = 400;
   std::string code;  // a machine-readable code, such as "body_too_large"
@@ -95,15 +95,15 @@ enum class Side {
 
 // A request and its response. Implementations must follow these rules:
 // 1. The server calls Body, Send, and Closed one at a time on the connection's thread. They must not block.
-// 2. Body is called at most once, before any Send. It is not called for a request whose body does not arrive.
-// 3. `wake` may be called on any thread and any number of times, including from within Body and after the exchange is
-//    destroyed. Call it after every change that gives Send new output, because the server calls Send only then.
-// 4. Another Send call means that the client's system accepted all bytes from the previous one.
+// 2. Body is called at most once, before any Send. It is not called if the request's body does not arrive.
+// 3. `wake` may be called on any thread and any number of times, including from within Body and after the exchange
+//    is destroyed. Call it whenever Send has new output, because the server calls Send only then.
+// 4. Another Send call means that the client's system accepted all bytes from the previous call.
 // 5. Closed is called at most once, and Send is never called after it. Closed is not called after a complete response.
 // 6. The server releases the Exchange after Closed or at the end of the response. Work that is still running at that
 //    point must own its memory.
-// 7. HEAD may get the same response as GET because the server sends only the head. It calls Closed for an unfinished
-//    stream.
+// 7. HEAD may get the same response as GET, because the server sends only the head. It calls Closed for an
+//    unfinished stream.
 class Exchange {
  public:
   virtual ~Exchange() = default;
@@ -124,7 +124,7 @@ struct Opening {
 // 1. Head and Reject may be called concurrently on any of the server's threads. They must not block.
 // 2. A Handler must outlive its server.
 // 3. Reject formats an error detected by the server, such as 413, 431, or 503, and sets `status` to `why.status`.
-//    `target` may be truncated, and is empty if none was read.
+//    `target` may be truncated, and is empty if it was not read.
 class Handler {
  public:
   virtual ~Handler() = default;

@@ -13,8 +13,8 @@ inline constexpr int64_t kOtherFiles = 512;  // open files other than connection
 
 inline constexpr int32_t kMaxConnections = 10240;  // maximum if no limit is configured
 
-// Returns the default number of connections for a server in a process that may open `files` files. This is all but
-// kOtherFiles of them, or half of them if that is more, but at most kMaxConnections.
+// Returns the default number of connections for a server in a process that may open `files` files. This is the larger
+// of `files` - kOtherFiles and `files` / 2, but at most kMaxConnections.
 int32_t ConnectionsWithin(uint64_t files);
 
 // Returns the process's hard limit on open files; UINT64_MAX = none.
@@ -24,7 +24,7 @@ uint64_t HardFileLimit();
 // RESOURCE_EXHAUSTED if the system's hard limit is lower. The message lists the options to set.
 absl::Status RaiseFileLimit(int64_t connections);
 
-// Counts the body bytes that a server holds. Thread safe.
+// Counts the body bytes that a server holds in memory. Thread safe.
 class BodyBudget {
  public:
   explicit BodyBudget(int64_t limit) : limit_(limit) {}

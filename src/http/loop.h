@@ -1,7 +1,7 @@
-// Defines a server thread's event loop and the types that its coroutines wait on. Internal to this directory.
+// Defines a server thread's event loop and the types on which its coroutines wait. Internal to this directory.
 //
-// Each I/O thread runs its own loop, and a connection stays on the loop where it was accepted. These types are
-// therefore used on only one thread, without locks or strands, and with a plain executor.
+// Each I/O thread runs its own loop, and a connection stays on the loop where it was accepted. So these types are used
+// on only one thread, without locks or strands, and with a plain executor.
 #pragma once
 
 #include <boost/asio/as_tuple.hpp>

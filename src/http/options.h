@@ -20,8 +20,8 @@ struct Options {
   // Path of a socket file that only this user can access. It replaces host and port; empty = none.
   std::string unix_socket;
   int32_t io_threads = 1;
-  // At the limit, a new connection may replace one that has not sent a complete head (http/places.h). If there is none
-  // to replace, the new one gets a 503. The 503 is guaranteed for up to 64 connections at a time.
+  // At the limit, a new connection may replace one that has not sent a complete head (http/places.h), and otherwise
+  // gets a 503. The 503 is guaranteed for up to 64 connections at a time.
   int32_t max_connections = 0;
   int64_t max_body_bytes = 64 * 1024 * 1024;
   int64_t max_buffered_bytes = int64_t{1} << 30;  // at least max_body_bytes
@@ -29,13 +29,13 @@ struct Options {
   double idle_timeout_s = 120;
   double head_timeout_s = 20;
   double request_timeout_s = 60;  // exceeded = 408
-  double write_timeout_s = 60;    // exceeded = the client counts as gone
+  double write_timeout_s = 60;    // exceeded = the client is considered gone
   double keepalive_s = 15;
   double shutdown_grace_s = 5;
   std::string tls_certificate;
   std::string tls_key;
   bool allow_plaintext = false;
-  // `allow_hosts` lists the names that a server on a loopback address accepts in addition to localhost and addresses.
+  // `allow_hosts` lists the host names that a server on a loopback address accepts besides localhost and IP addresses.
   // `allow_origins` lists the origins whose pages may send requests to any server (http/site_check.h).
   std::vector<std::string> allow_hosts, allow_origins;
 

@@ -2,13 +2,13 @@
 //
 //   a source         opens connections: a client address, or a socket that was passed in (a sandbox's)
 //   a full server    evicts a connection for each new one: first the oldest with an overdue head, from the source with
-//                    the most of those. Otherwise, one from the source with the most connections: its head is
-//                    incomplete, or it is idle between requests. If that source has more connections than the new one's
-//                    source, this may also be one whose body has not arrived, or a new one that has not sent anything
+//                    the most of those. Otherwise, one with an incomplete head, or idle between requests, from the
+//                    source with the most connections. If that source has more than the new one's source, also one
+//                    whose body has not arrived, or a new one that has not sent anything
 //   never evicted    a connection whose request is being answered
 //
-// A source that opens many connections and sends little therefore loses its own connections, not those of other
-// sources. A source may also have its own limit on places. Thread safe.
+// So a source that opens many connections and sends little loses its own connections, not other sources'. A source may
+// also have its own limit on places. Thread safe.
 #pragma once
 
 #include <atomic>
@@ -73,12 +73,12 @@ class Places {
   // Makes room for a connection from `newcomer`; null = that source has no connections.
   bool MakeRoom(Source* newcomer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool EvictOverdue(const Source* newcomer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Evicts up to `count` places that have been in this stage since before `before`, longest first. Returns their
-  // number.
+  // Evicts up to `count` places that have been in this stage since before `before`, longest first. Returns how
+  // many.
   size_t EvictFrom(Source& source, Stage stage, size_t count,
                    std::chrono::nanoseconds before = std::chrono::nanoseconds::max())
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Same as EvictFrom, but for places whose overdue head has not arrived or has arrived only in part.
+  // Same as EvictFrom, but for places whose head is overdue and has not arrived or is incomplete.
   size_t EvictOverdueFrom(Source& source, size_t count) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Evicts a connection from a source that has reached its own limit.
   bool EvictOwn(Source& source) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -34,7 +34,7 @@ absl::Status CheckHost(const Options& options);
 
 class Server {
  public:
-  // After this, connections wait in the system's queue until Serve. `handler` must outlive the server.
+  // After this, connections wait in the system's queue until Serve is called. `handler` must outlive the server.
   static absl::StatusOr<std::unique_ptr<Server>> Listen(const Options& options, Handler& handler);
   ~Server();  // calls Stop
   Server(const Server&) = delete;
@@ -47,8 +47,8 @@ class Server {
   // block.
   void Every(std::chrono::milliseconds period, std::function<void()> job);
 
-  // Also accepts connections on another listening TCP socket until the returned object is destroyed. Its connections
-  // stay open after that. Takes ownership of the descriptor, even on error. Returns INVALID_ARGUMENT if it is not a
+  // Also accepts connections on another listening TCP socket until the returned object is destroyed. Connections stay
+  // open after that. Takes ownership of the descriptor, even on error. Returns INVALID_ARGUMENT if it is not a
   // listening TCP socket. May be called on any thread after Serve.
   absl::StatusOr<std::shared_ptr<void>> AcceptOn(int listening_socket);
 

@@ -15,15 +15,15 @@
 
 namespace ingot::http {
 
-// Thread safe. Callbacks run on the object's thread, so they must not block. They may call Start and Close. A connection
-// stays open for later requests once its response has ended.
+// Thread safe. Callbacks run on the object's thread, so they must not block. They may call Start and Close. After a
+// response, its connection stays open for later requests.
 class Streams {
  public:
   struct Request {
     ClientRequest head;  // `body` and `cancelled` have no effect
     std::string body;
     // Called once, after all of the request's other callbacks, with the response (without a body if `on_bytes` received
-    // it) or with an error from Client::Send. CANCELLED = Close or the destructor was called.
+    // it) or with an error as from Client::Send. CANCELLED = Close or the destructor was called.
     std::function<void(absl::StatusOr<Answer>)> on_end;
   };
 
@@ -35,7 +35,7 @@ class Streams {
 
   // Starts a request and returns immediately. Returns its id, which is never 0.
   uint64_t Start(Request request);
-  // Closes the request's connection, so that the server aborts the request. Returns immediately. Does nothing if the
+  // Closes the request's connection so that the server aborts the request. Returns immediately. Does nothing if the
   // request has ended.
   void Close(uint64_t id);
   // Runs `task` once on the object's thread, unless the object is being destroyed. Returns immediately.
@@ -44,7 +44,7 @@ class Streams {
  private:
   struct Open;  // a request on its libcurl handle
   void Run();
-  // Carries out what Start, Close, and Post requested. Returns false when the object is being destroyed.
+  // Executes what Start, Close, and Post requested. Returns false when the object is being destroyed.
   bool TakeInbox() ABSL_LOCKS_EXCLUDED(mu_);
   void Begin(std::unique_ptr<Open> open);
   void Settle();
@@ -59,7 +59,7 @@ class Streams {
   std::vector<uint64_t> closed_ ABSL_GUARDED_BY(mu_);
   std::vector<std::function<void()>> tasks_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  std::thread thread_;  // declared last: it uses the other members
+  std::thread thread_;  // declared last because it uses the other members
 };
 
 }  // namespace ingot::http

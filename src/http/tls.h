@@ -18,8 +18,8 @@ absl::StatusOr<std::unique_ptr<boost::asio::ssl::context>> NewTlsContext(const s
 absl::Status CheckTrusted(const std::string& file);
 
 // Returns INVALID_ARGUMENT if the first certificate in `certificate` is not currently valid under the certificates in
-// `ca`, either directly or through the others in its file. The error gives the reason. REQUIRES: both files have
-// already been read (NewTlsContext, CheckTrusted).
+// `ca`, either directly or through other certificates in its file. The error gives the reason. REQUIRES: both files
+// have already been read (NewTlsContext, CheckTrusted).
 absl::Status CheckSigned(const std::string& certificate, const std::string& ca);
 
 }  // namespace ingot::http

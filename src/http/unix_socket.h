@@ -1,4 +1,4 @@
-// Creates Unix sockets that only one user can access. A path may be longer than a socket address allows.
+// Creates Unix sockets that only one user can access. Supports paths that are longer than a socket address allows.
 #pragma once
 
 #include <sys/types.h>
@@ -20,8 +20,8 @@ struct SocketName {
 absl::StatusOr<SocketName> NameOfSocket(const std::string& path);
 
 // Creates the socket file `path` with mode 0600 and listens on it. The caller owns the returned descriptor. Replaces a
-// stale socket file, which a killed process leaves behind. Returns UNAVAILABLE if a process listens there, the file is
-// not a socket, or the system call failed. The error contains `path`.
+// stale socket file that a killed process left. Returns UNAVAILABLE if a process listens there, the file is not a
+// socket, or the system call failed. The error contains `path`.
 absl::StatusOr<int> ListenUnix(const std::string& path);
 
 // Connects to a socket file. The caller owns the returned descriptor. Returns UNAVAILABLE if nothing listens there, or
