@@ -1,4 +1,4 @@
-// Builds automata for characters written as bytes: in UTF-8, and in JSON and Python strings.
+// Builds automata for characters written as bytes, either in UTF-8 or in JSON and Python strings.
 //
 // In canonical spelling, each character has exactly one form. In JSON, it is unescaped if allowed. Otherwise it is the
 // short escape (\" \\ \b \f \n \r \t) if there is one, or else \u00xx in lowercase. In Python, only the enclosing
@@ -29,7 +29,7 @@ CodePoints Normalize(const CodePoints& set);
 CodePoints Complement(const CodePoints& set);
 CodePoints AllCodePoints();
 
-// How characters are written as bytes.
+// Specifies how characters are written as bytes.
 enum class Spelling {
   kJson,          // content of a JSON string in canonical spelling
   kRaw,           // plain UTF-8
@@ -57,8 +57,8 @@ absl::StatusOr<Dfa> StringDfa(Spelling spelling, Budget& budget);
 inline constexpr int32_t kStringBoundary = 1;
 
 // Data about each state of an automaton over quoted strings in canonical spelling. between = 1 if the state is between
-// two characters. finish = minimum number of characters until the string can end, including a character that has
-// started. REQUIRES: not kRaw.
+// two characters. finish = minimum number of characters until the string can end, including a partial character.
+// REQUIRES: not kRaw.
 struct CharacterCounts {
   std::vector<uint8_t> between;
   std::vector<uint32_t> finish;

@@ -1,4 +1,4 @@
-// Builds the finite automata over bytes that are a grammar's leaves. They are built as an Nfa and executed as a Dfa.
+// Builds the finite automata over bytes that are a grammar's leaves. They are built as Nfas and executed as Dfas.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ struct Budget {
   // negative.
   static absl::Status Spend(int64_t& counter, int64_t amount, const char* what);
 
-  // Halves the budget while this object exists, so that enough is left for another attempt if one fails.
+  // Halves the budget while this object exists, so that enough is left for another attempt if the first fails.
   class Share;
 };
 
@@ -105,7 +105,7 @@ struct Dfa {
   bool Accepts(std::string_view text) const;
 };
 
-// Adds `dfa` at `from`. Returns the state reached after any string that it accepts.
+// Adds `dfa` at `from`. Returns the state reached after any accepted string.
 int32_t AddDfa(Nfa& nfa, int32_t from, const Dfa& dfa);
 absl::StatusOr<Dfa> Determinize(const Nfa& nfa, int32_t start, int32_t accept, Budget& budget);
 // Returns an automaton that accepts every string that ends with its first occurrence of `text`. REQUIRES: `text` is not

@@ -2,8 +2,8 @@
 //
 // The result is exact at the byte level. A token is allowed if and only if some complete string in the grammar begins
 // with the text so far followed by that token, even if tokens split characters, numbers, or keys. If the vocabulary
-// lacks some single-byte tokens, an allowed token may lead to a position that no token can continue.
-// Matcher::Allowed is then empty.
+// lacks some single-byte tokens, an allowed token may lead to a position where no token fits. Matcher::Allowed then
+// returns an empty set.
 //
 // Supported JSON Schema:
 // - Types and values: type (also a list), enum, const, true, and false as schemas.
@@ -15,25 +15,25 @@
 //
 // Ignored annotations: title, description, default, examples, any other format, deprecated, readOnly, writeOnly,
 // contentMediaType, contentEncoding, $schema, $id, $anchor, $comment, $defs, definitions, discriminator, and x-*. Any
-// other keyword, an invalid value, or a schema that nothing satisfies causes INVALID_ARGUMENT with its location.
+// other keyword, an invalid value, or a schema that nothing satisfies is an INVALID_ARGUMENT error with its location.
 //
 // A lenient schema has "x-lenient": true at its root. It is never rejected. Its unsupported keywords and values are
 // ignored, so sampled text may violate the schema. Keywords that are too complex or contradict others at the same
-// location are dropped one kind at a time (kKinds in schema_compiler.h). Finally, everything except the schema's type
-// is dropped.
+// location are dropped one kind at a time (kKinds in schema_compiler.h). As a last resort, everything except the
+// schema's type is dropped.
 //
-// Of all valid text, the following can be sampled:
+// Of all valid text, only the following can be sampled:
 // - Whitespace: nothing, one space, or a line feed and up to 32 spaces, only after { [ , : and before the } ] of a
 //   nonempty object or array.
 // - Properties: in the schema's order, then names that are only in `required`, then additional properties. An object
-//   with `properties` has additional properties only if additionalProperties says so. The same applies to `prefixItems`
-//   and items. Keys are in canonical spelling (grammar/chars.h). Additional keys may repeat.
+//   with `properties` has additional properties only if additionalProperties is set. The same applies to `prefixItems`
+//   and `items`. Keys are in canonical spelling (grammar/chars.h). Additional keys may repeat.
 // - Strings: every spelling of every character, except lone surrogates. With a pattern or format, only canonical
 //   spelling.
 // - Numbers: see grammar/number.h.
 // - enum and const values: canonical spelling, with numbers as printed by base::PrintJson and keys in their order.
-// - Parameters (grammar/parameters.h): all required parameters and any optional ones, in the order of properties. If a
-//   parameter may be any text, its value is not restricted, even if its schema also allows numbers or null. Additional
+// - Parameters (grammar/parameters.h): all required parameters and any optional ones, in the order of properties. If
+//   a parameter can be any text, its value is unrestricted, even if its schema also allows numbers or null. Additional
 //   names, if the schema allows them, consist of letters, digits, _, -, and dots.
 // - Keyword arguments: KEY=VALUE in the order of properties, separated by a comma and whitespace. All values are
 //   Python literals: None, True, False, numbers as in JSON, strings in either quotation mark (grammar/chars.h), lists
@@ -71,8 +71,8 @@ struct Part {
   // Python keyword arguments, neither = as JSON.
   std::optional<ParameterSyntax> parameters = {};
   bool keywords = false;
-  // True = the part is UTF-8 text that matches, as a whole, the expression in `text` (grammar/regex.h). Not allowed
-  // with is_schema.
+  // True = the part is UTF-8 text, all of which matches the expression in `text` (grammar/regex.h). Not allowed with
+  // is_schema.
   bool is_regex = false;
   // Not empty = one or more of these alternatives, separated by `text`. Not allowed with is_schema.
   std::vector<std::vector<Part>> repeated = {};
@@ -109,7 +109,7 @@ class Compiler {
   Stats stats() const;
 
  private:
-  // `weakest`: true = reduce every lenient schema to its type.
+  // `weakest`: true = reduces every lenient schema to its type.
   absl::StatusOr<std::shared_ptr<const Program>> Build(const Spec& spec, bool weakest = false);
 
   const std::shared_ptr<const Vocabulary> vocabulary_;
@@ -118,7 +118,7 @@ class Compiler {
   std::vector<std::shared_ptr<const Leaf>> common_;  // keeps the common leaves and their masks in memory
   mutable base::Mutex mu_;
   Stats stats_ ABSL_GUARDED_BY(mu_);
-  // Newest last. Errors are cached too, so overly complex grammars are not compiled for every request.
+  // Newest last. Errors are cached too, so that an overly complex grammar is not recompiled for every request.
   std::vector<std::pair<std::string, absl::StatusOr<std::shared_ptr<const Program>>>> kept_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -1,14 +1,14 @@
 // Tracks the position of one request's text in its grammar, and computes the tokens that may follow.
 //
-// A position is a set of places in leaves, each with a stack of rules to return to. Each byte moves every place. An
+// A position is a set of places in leaves, each with a stack of rules to return to. Each byte moves all places. An
 // ambiguous position has several places. A position's mask is computed by walking the vocabulary's trie. Inside a leaf,
 // the walk needs only the leaf's automaton, and the leaf caches this part of the mask for all stacks. Beyond the end of
-// the leaf, the walk steps positions. The program caches whole masks, so a known position takes one lookup. If many
-// places can end at many trie nodes, each distinct token suffix is stepped once instead of once per token.
+// the leaf, the walk steps positions. The program caches whole masks, so a known position takes only one lookup. If
+// many places can end at many trie nodes, each distinct token suffix is processed once instead of once per token.
 //
-// Work is counted in places moved by one byte, about 30 ns each. A matcher starts with an allowance of kMaxAllowance.
-// Every token adds kAllowancePerToken, and every new mask is charged to the allowance. One mask takes at most tens of
-// milliseconds, and many masks in a row take a few milliseconds each.
+// The unit of work is moving one place by one byte, which takes about 30 ns. A matcher starts with an allowance of
+// kMaxAllowance. Every token adds kAllowancePerToken, and every new mask is charged to the allowance. One mask takes at
+// most tens of milliseconds, and many masks in a row take a few milliseconds each.
 #pragma once
 
 #include <cstdint>
@@ -42,13 +42,13 @@ class Matcher {
 
  private:
   static constexpr int64_t kMaxAllowance = 1'500'000;
-  // More than the cost of a walk over the whole trie, at an eighth of a unit per node.
+  // This exceeds the cost of a walk over the entire trie, at an eighth of a unit per node.
   static constexpr int64_t kAllowancePerToken = 150'000;
 
   struct Frame {     // where to continue when a leaf or rule ends
     int32_t state;   // state to continue at
     int32_t parent;  // frame of the rule that contains `state`; -1 = the root rule
-    int32_t depth;   // number of rules around the entered leaf or rule
+    int32_t depth;   // number of rules that enclose the entered leaf or rule
   };
   struct Place {
     int32_t leaf, state;

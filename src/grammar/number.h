@@ -2,8 +2,8 @@
 //
 // The following spellings can be sampled:
 // - Integers: 64 bits, no "-0", no fraction, no exponent.
-// - Numbers without bounds or multipleOf: up to 18 digits before and 17 after the point, and an exponent of up to two
-//   digits.
+// - Numbers without bounds or multipleOf: up to 18 digits before the point and 17 after it, and an exponent of up to
+//   two digits.
 // - Numbers with bounds or multipleOf: the same digits, no exponent.
 #pragma once
 
@@ -35,7 +35,7 @@ struct NumberRange {
   std::optional<Decimal> multiple_of;  // positive; at most kMaxStepDigits digits, not counting trailing zeros
 
   bool Holds(const Decimal& value) const;
-  // Returns whether any number within the bounds has few enough digits to be written.
+  // Returns whether any number within the bounds is short enough to be written.
   bool CanBeSpelled() const;
 };
 inline constexpr size_t kMaxStepDigits = 9, kMaxStepZeros = 9;

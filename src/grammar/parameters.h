@@ -1,4 +1,4 @@
-// Describes how an object's properties are written one by one between delimiters instead of as JSON:
+// Describes how an object's properties are written individually between delimiters instead of as JSON:
 //
 //   <parameter=path>                  begin KEY text_key_end
 //   any raw text                      VALUE, if it is a string

@@ -1,11 +1,11 @@
-// Represents a compiled grammar as a pushdown automaton. An edge consumes a whole leaf (a finite automaton over bytes),
-// calls a rule, or consumes one atomic token.
+// Represents a compiled grammar as a pushdown automaton. An edge consumes an entire leaf (a finite automaton over
+// bytes), calls a rule, or consumes one atomic token.
 //
 //   program --> rules (the root, and one per JSON object or array) --> states --edges--> leaves, rules, atoms
 //
 // Only rules are recursive, and every rule except the root begins with a bracket. So rules nest exactly as deeply as
 // the JSON, which has at most kMaxNesting levels. Each state stores how many levels are needed to reach the end of its
-// rule. The program never enters a state that it cannot leave within the limit.
+// rule. The program never enters a state from which it cannot reach the end within the limit.
 #pragma once
 
 #include <algorithm>
@@ -76,8 +76,8 @@ struct Leaf {
     TokenSet tokens;
     std::vector<uint32_t> exits;
   };
-  // (state, characters still required, characters still allowed). The counts are capped at the point where larger
-  // values make no difference to any token.
+  // (state, characters still required, characters still allowed). The counts are capped where larger values make no
+  // difference for any token.
   using Key = std::tuple<int32_t, uint32_t, uint32_t>;
 
   // A state's mask for all possible character counts, in a leaf that counts characters.
@@ -97,7 +97,7 @@ struct Leaf {
   const Dfa dfa;
   int32_t boundary = -1;   // in leaves that count characters, the state between two characters; -1 = does not count
   bool free_text = false;  // true = also consumes atomic tokens, byte by byte
-  // By state, if a maximum length is counted outside of a pattern's automaton; otherwise empty.
+  // By state, if a maximum length is counted outside a pattern's automaton; otherwise empty.
   CharacterCounts counts;
   uint32_t longest_finish = 0;  // maximum of counts.finish
   mutable MaskCache<Key, Mask> masks;
@@ -192,12 +192,12 @@ class ProgramBuilder {
   absl::StatusOr<int32_t> AddRule();
   int32_t StartOf(int32_t rule) const { return program_->rule_starts[rule]; }
   void SetAccepting(int32_t state) { program_->states[state].accepting = true; }
-  // Adds the edge. Adding it again has no effect.
+  // Adds the edge. Has no effect if it already exists.
   absl::Status AddEdge(int32_t from, Edge edge);
   // For every edge from `like` to `like_to`, adds a copy from `from` to `to`.
   absl::Status CopyEdges(int32_t like, int32_t like_to, int32_t from, int32_t to);
   size_t EdgesOf(int32_t state) const { return program_->states[state].edges.size(); }
-  // Adds an edge with a leaf, unless the leaf accepts nothing. REQUIRES: the leaf does not accept the empty string.
+  // Adds an edge with the leaf, unless the leaf accepts nothing. REQUIRES: the leaf does not accept the empty string.
   absl::Status AddLeaf(int32_t from, int32_t to, const std::shared_ptr<const Leaf>& leaf, uint32_t min_chars = 0,
                        uint32_t max_chars = kNoLimit);
 

@@ -24,7 +24,7 @@ inline constexpr int kMaxRepeat = 1000;
 // the invalid or unsupported construct and its position.
 absl::StatusOr<Dfa> PatternDfa(std::string_view pattern, Budget& budget, Spelling spelling = Spelling::kJson);
 
-// Returns the same errors without building an automaton, but does not detect patterns that are too complex.
+// Returns the same errors as PatternDfa without building an automaton, but does not detect overly complex patterns.
 absl::Status CheckPattern(std::string_view pattern);
 
 // Returns an automaton for strings of `min` to `max` characters (UINT32_MAX = no limit), without quotation marks.

@@ -43,9 +43,9 @@ class SchemaCompiler {
 
   absl::Status Emit(int32_t from, int32_t to, const json::value& schema, const std::string& path);
   absl::Status EmitFlat(int32_t from, int32_t to, const FlatSchema& schema, const std::string& path);
-  // Calls `emit` (FlatSchema to Status) with `schema`. If that fails and the document is lenient, retries without one
-  // kind of keyword at a time, and then drops more and more kinds until `emit` succeeds. Each attempt may use half of
-  // the remaining budget.
+  // Calls `emit` (FlatSchema to Status) with `schema`. If that fails and the document is lenient, first retries without
+  // one kind of keyword at a time, and then drops more and more kinds until `emit` succeeds. Each attempt may use half
+  // of the remaining budget.
   template <typename F>
   absl::Status AsFarAsCanBe(const FlatSchema& schema, const F& emit);
   absl::Status EmitString(int32_t from, int32_t to, const FlatSchema& schema, const std::string& path);
@@ -65,7 +65,7 @@ class SchemaCompiler {
     kQuoted,    // "KEY":
     kKeywords,  // KEY=
   };
-  // Adds an object's members and the commas between them, starting at `begin`. An object without members ends at
+  // Adds an object's members and the commas between them, starting at `begin`. An object without members ends at state
   // `none`, and any other object ends at `some`.
   absl::Status EmitMembers(const PendingRule& object, Keys keys, int32_t begin, int32_t none, int32_t some);
   absl::Status AddKey(int32_t from, int32_t to, const std::string& key, Keys keys, const std::string& path);
@@ -83,7 +83,7 @@ class SchemaCompiler {
                         const ParameterSyntax& syntax);
   // Returns a leaf that accepts names that match `pattern`, except the known names.
   absl::StatusOr<LeafPtr> OtherNames(const std::string& pattern, const std::vector<Property>& known);
-  // Adds a leaf with fixed text, and optional whitespace before and after it.
+  // Adds a leaf with fixed text and optional whitespace before and after it.
   absl::Status AddMark(int32_t from, int32_t to, std::string_view text, bool space_before, bool space_after);
 
   ProgramBuilder& builder_;
@@ -94,7 +94,7 @@ class SchemaCompiler {
   std::deque<PendingRule> pending_;
 };
 
-// Kinds of keywords that a lenient schema may drop, in that order. Costly and often contradictory ones are first.
+// The kinds of keywords that a lenient schema may drop, in this order. Costly and often contradictory kinds come first.
 inline constexpr std::array<std::array<const char*, 6>, 9> kKinds = {{
     {"multipleOf"},
     {"pattern"},
@@ -149,7 +149,7 @@ absl::StatusOr<uint32_t> CountOf(const FlatSchema& schema, const char* key, uint
 absl::StatusOr<std::vector<json::value>> AllowedValues(const FlatSchema& schema, const std::string& path,
                                                        Budget& budget);
 // Adds every accepted spelling of `value`: scalars in canonical spelling, with optional whitespace (AddWhitespace)
-// between JSON tokens. Returns the state after it.
+// between JSON tokens. Returns the state after the value.
 int32_t AddValue(Nfa& nfa, int32_t from, const json::value& value, const Notation& notation);
 
 }  // namespace ingot::grammar

@@ -1,4 +1,4 @@
-// Resolves JSON Schema combinators. $ref, allOf, anyOf, and oneOf become a list of plain alternatives.
+// Resolves JSON Schema combinators: $ref, allOf, anyOf, and oneOf become a list of plain alternatives.
 #pragma once
 
 #include <optional>
@@ -27,8 +27,8 @@ class SchemaFlattener {
 
   // Returns the alternatives that `schema` allows; empty = nothing is allowed. `schema` is part of the document or was
   // merged from parts of it. anyOf and oneOf return the union. allOf, $ref, and neighboring keywords are merged keyword
-  // by keyword. A schema that refers to itself without an object or array in between allows only its other
-  // alternatives.
+  // by keyword. If a schema refers to itself without an object or array in between, only its other alternatives are
+  // returned.
   absl::StatusOr<std::vector<FlatSchema>> Flatten(const json::value& schema, const std::string& path);
 
   bool lenient() const { return lenient_; }
@@ -52,7 +52,7 @@ class SchemaFlattener {
 // Returns the exact decimal of `value`, or nullopt if it is not a number.
 std::optional<Decimal> DecimalOf(const json::value& value);
 
-// Returns a schema for the values that both allow, merged keyword by keyword.
+// Returns a schema for the values that both schemas allow, merged keyword by keyword.
 absl::StatusOr<FlatSchema> MergeSchemas(const FlatSchema& a, const FlatSchema& b, const std::string& path);
 
 absl::Status SchemaFault(const std::string& path, const std::string& what);

@@ -17,8 +17,8 @@ class Vocabulary {
   static constexpr size_t kMaxTokenBytes = 250;
 
   // bytes[id] is the token's text; empty = never sampled with a grammar (unused, or padding in the model's head).
-  // atomic[id] = the token is a unit, such as <tool_call>. It is consumed as a whole, either where a literal spells it
-  // or in free text, and is never part of anything else. REQUIRES: equal sizes.
+  // atomic[id] = the token is indivisible, such as <tool_call>. It is consumed as a whole, either where a literal
+  // spells it or in free text, and is never part of anything else. REQUIRES: equal sizes.
   Vocabulary(std::vector<std::string> bytes, std::vector<bool> atomic);
 
   int32_t size() const { return static_cast<int32_t>(bytes_.size()); }
@@ -69,7 +69,7 @@ class TokenSet {
   class Builder {
    public:
     explicit Builder(int32_t vocab_size) : vocab_size_(vocab_size) {}
-    // Gives a performance hint that about `ids` ids will be added.
+    // A performance hint that about `ids` ids will be added.
     void Expect(size_t ids) {
       if (ids > kMaxList && words_.empty()) Spill();
     }
@@ -85,7 +85,7 @@ class TokenSet {
     void Spill();
 
     const int32_t vocab_size_;
-    std::vector<int32_t> few_;  // used until it exceeds kMaxList
+    std::vector<int32_t> few_;  // used until its size exceeds kMaxList
     std::vector<uint64_t> words_;
   };
 
