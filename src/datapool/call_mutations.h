@@ -13,7 +13,7 @@
 
 namespace ingot::datapool {
 
-// A call, with all values that can be computed before its turn in the commit queue.
+// A call and all values that can be computed before its turn in the commit queue.
 struct PreparedCall {
   struct NewSegment {
     SegmentInfo info;

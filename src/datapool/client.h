@@ -11,8 +11,8 @@
 
 namespace ingot::datapool {
 
-// The payload of AppendCall's FAILED_PRECONDITION error when segments are missing: their content keys in hexadecimal,
-// separated by commas. The caller can resend the call with these segments.
+// The payload of AppendCall's FAILED_PRECONDITION error when segments are missing. It contains their content keys in
+// hexadecimal, separated by commas. The caller can resend the call with these segments.
 inline constexpr char kMissingSegments[] = "ingot.missing_segments";
 
 // Returns the last sentence of error messages about a lost pool. `folder` is the pool's directory.
@@ -21,8 +21,8 @@ inline std::string PoolRecoveryHint(const std::string& folder = "RUN/pool") {
                       ".damaged, then start the run again with --resume");
 }
 
-// Returns whether a mutation was permanently rejected: neither this request nor an identical earlier one is stored.
-// After any other error, the mutation may already be stored, or may be stored later.
+// Returns whether a mutation was permanently rejected, so that neither this request nor an identical earlier one is
+// stored. After any other error, the mutation may already be stored, or may be stored later.
 bool IsRejection(const absl::Status& status);
 
 class Client {
@@ -45,8 +45,8 @@ class Client {
 };
 
 // Claims the journal for one writer and returns the token for its appends, > 0. The token is `least`, or greater if the
-// pool has already seen one that large. From then on, the pool rejects appends from earlier writers. `least` must grow
-// with each leader, like a registry's fencing token. 0 = the pool alone assigns tokens.
+// pool has already seen a token that large. From then on, the pool rejects appends from earlier writers. `least` must
+// grow with each leader, like a registry's fencing token. 0 = the pool alone assigns tokens.
 absl::StatusOr<int64_t> LeadJournal(Client& pool, int64_t least);
 
 // Lists all attempts in groups [first_group, last_group] page by page, ordered by (group, sample, attempt). last_group
@@ -70,7 +70,7 @@ class EpisodePages {
   bool done_ = false;
 };
 
-// Reads the whole journal page by page. Used like EpisodePages.
+// Reads the entire journal page by page. Used like EpisodePages.
 class JournalPages {
  public:
   // REQUIRES: `pool` outlives this object.

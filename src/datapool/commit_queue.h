@@ -1,8 +1,8 @@
 // Queues mutations from many threads and writes them together (group commit). The thread at the head of the queue
 // applies all waiting mutations to one batch, in order, and writes the batch with one fsync. The other threads sleep.
 //
-// Mutations are serialized: each sees the earlier ones, and nothing else writes to the database during a batch. Thread
-// safe. Run blocks for at most two fsyncs: the one in progress and its own.
+// Mutations are serialized: each sees the effects of earlier ones, and nothing else writes to the database during a
+// batch. Thread safe. Run blocks for at most two fsyncs: the one in progress and its own.
 #pragma once
 
 #include <cstddef>

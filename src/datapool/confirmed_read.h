@@ -1,4 +1,4 @@
-// Reads that can be trusted: if the database's server may change, the read is confirmed or repeated.
+// Reads that can be trusted. If the database's server may change, a read is confirmed or repeated.
 //
 //   read ──▶ source still leads? ──▶ a commit that started after the read is acknowledged ──▶ result
 //                no: read again        fails: UNAVAILABLE        (if the server replicates)
@@ -31,8 +31,8 @@ Result NameSource(Result result, const ReadSource& source) {
   return base::Annotate(status, "PostgreSQL at " + source.name());
 }
 
-// Runs `read`, which takes a reader and returns a Status or StatusOr, and reruns it if the server changes in the
-// meantime. REQUIRES: the thread does not hold a Reader or Batch.
+// Runs `read`, which takes a reader and returns a Status or StatusOr. Reruns it if the server changes in the meantime.
+// REQUIRES: the thread does not hold a Reader or Batch.
 template <typename Function>
 std::invoke_result_t<Function, const Database::Reader&> ConfirmedRead(const Database& database, CommitQueue& queue,
                                                                       const Function& read) {

@@ -3,7 +3,7 @@
 //
 // Every implementation must guarantee:
 //   1. The keys in a family are ordered by their bytes.
-//   2. A Reader sees a snapshot: every write completed before the reader was created, and no later ones.
+//   2. A Reader sees a snapshot: every write that completed before the reader was created, and no later writes.
 //   3. A Batch sees its own changes on top of the current state, and nothing else writes while it exists.
 //   4. Write returns OK once the batch is durable. After an error, the batch may or may not be durable.
 //   5. After an error from Write, failed() is true until Recover succeeds.
@@ -32,7 +32,7 @@ class ReadSource {
  public:
   virtual ~ReadSource() = default;
   virtual bool leads() const = 0;
-  // True = only a write that starts after the read and is acknowledged while leads() is true confirms the read.
+  // True = the read is confirmed only by a write that starts after it and is acknowledged while leads() is true.
   virtual bool must_commit() const = 0;
   virtual std::string name() const = 0;  // for error messages
 };
@@ -73,7 +73,7 @@ class Database {
     virtual void Put(Family family, const std::string& key, const std::string& value) = 0;
     virtual void Delete(Family family, const std::string& key) = 0;
     virtual absl::Status Scan(Family family, const std::string& prefix, const Visit& visit) = 0;
-    // Savepoints nest. A rollback undoes all changes since the last savepoint and removes it. A release only removes
+    // Savepoints nest. A rollback undoes all changes since the last savepoint and removes it. A release just removes
     // it.
     virtual void SetSavePoint() = 0;
     virtual absl::Status RollbackToSavePoint() = 0;
@@ -90,7 +90,7 @@ class Database {
   // Makes the records writable again. Returns the previous error immediately if the previous attempt was very recent.
   // REQUIRES: the thread does not hold a Reader or Batch.
   virtual absl::Status Recover() = 0;
-  // Returns FAILED_PRECONDITION if the records were opened read-only for good.
+  // Returns FAILED_PRECONDITION if the records were permanently opened read-only.
   virtual absl::Status CheckWritable() const { return absl::OkStatus(); }
   // Returns whether other processes also write these records.
   virtual bool shared() const { return false; }

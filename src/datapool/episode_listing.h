@@ -24,7 +24,7 @@ class EpisodeListing {
   v1::ListEpisodesResponse response() && { return std::move(response_); }
 
  private:
-  // `newer_attempt` = this episode replaces the previous key's episode, which is an older attempt of the same sample.
+  // `newer_attempt`: true = this episode replaces the previous key's episode, an older attempt at the same sample.
   absl::Status Add(const std::string& episode_id, bool newer_attempt);
 
   const Database::Reader& reader_;

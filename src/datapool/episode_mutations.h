@@ -1,5 +1,5 @@
-// Stages episode mutations in a commit. Each checks the stored state and changes it. proto/datapool.proto defines their
-// semantics and errors. REQUIRES: datapool/validate.h accepted the requests.
+// Stages episode mutations in a commit. Each function checks the stored state and changes it. proto/datapool.proto
+// defines their semantics and errors. REQUIRES: datapool/validate.h accepted the requests.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace ingot::datapool {
 
-// Older attempts of the sample end as fenced, at time `unix_ns`.
+// Older attempts at the sample end as fenced, at time `unix_ns`.
 absl::Status StageStoreEpisode(Database::Batch& batch, v1::PoolStatusResponse& counters,
                                const v1::StoreEpisodeRequest& request, int64_t unix_ns);
 

@@ -20,7 +20,7 @@ class GroupSegments {
   GroupSegments(Database::Batch& batch, v1::PoolStatusResponse& counters, std::string prefix)
       : batch_(batch), counters_(counters), prefix_(std::move(prefix)) {}
 
-  // Returns NOT_FOUND without a message if the group has no segment with that content key.
+  // Returns NOT_FOUND without a message if the group has no segment with this content key.
   absl::StatusOr<SegmentInfo> Find(const std::string& key) const;
   // Same as Find, but for a segment that a stored call references. Returns DATA_LOSS if the group does not have it.
   absl::StatusOr<SegmentInfo> Get(const std::string& key) const;

@@ -1,6 +1,6 @@
 // Creates clients for a data pool behind a gRPC channel. All methods are idempotent, so the client retries UNAVAILABLE
-// with increasing delays until the deadline, even while the pool is unreachable. Then it returns the last error. Trees
-// can be large, so the channel's maximum message size must allow them. Thread safe.
+// errors with increasing delays until the deadline, even while the pool is unreachable. Then it returns the last error.
+// Trees can be large, so the channel's maximum message size must allow them. Thread safe.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// Builds the store's keys. Numbers are big-endian, so RocksDB sorts keys numerically. An id contains no zero byte and
-// is followed by one in a key, so one episode's keys are never a prefix of another's.
+// Builds the store's keys. Numbers are big-endian, so RocksDB sorts keys numerically. Ids contain no zero bytes, and a
+// zero byte follows them in keys, so one episode's keys are never a prefix of another's.
 //
 //   family          key                                    value
 //   meta            "schema", "layout", "counters"         text, text, PoolStatusResponse
@@ -70,7 +70,7 @@ inline std::string SegmentPrefix(const v1::Episode& episode) {
   return GroupPrefix(episode.purpose(), episode.ref().group_id());
 }
 
-// Segment metadata for appends and trims. It is stored separately because they do not need the segment itself.
+// Segment metadata for appends and trims. It is stored separately because they do not need the segments themselves.
 struct SegmentInfo {
   int64_t tokens = 0;
   bool sampled = false;

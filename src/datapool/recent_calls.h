@@ -16,10 +16,10 @@
 
 namespace ingot::datapool {
 
-// The data about a parent call that appending a child requires.
+// The data about a parent call that is needed to append a child.
 struct CallSummary {
   std::string episode_id;
-  int64_t context_tokens = 0;           // number of tokens in the whole prompt
+  int64_t context_tokens = 0;           // number of tokens in the full prompt
   std::vector<int64_t> sampled_tokens;  // number of tokens in each sampled segment
 };
 

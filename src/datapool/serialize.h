@@ -10,7 +10,7 @@
 
 namespace ingot::datapool {
 
-// Serializes a message. Equal messages give equal bytes, even with maps.
+// Serializes a message. Equal messages have equal bytes, even if they contain maps.
 std::string DeterministicBytes(const google::protobuf::MessageLite& message);
 
 // Parses a record. If it is damaged, returns DATA_LOSS with `name`.

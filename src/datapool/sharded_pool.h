@@ -1,6 +1,6 @@
-// A pool with several shards. Each shard is a Client, in this process or over a channel. Shard 0 stores the journal.
-// All episodes in a group are on one shard, where its attempts fence each other and share segments. A serving episode's
-// shard is chosen by its id. Call ids are unique per shard. Thread safe. As durable as its shards.
+// A pool with several shards. Each shard is a Client, either in this process or over a channel. Shard 0 stores the
+// journal. All episodes in a group are on one shard, where its attempts fence each other and share segments. A serving
+// episode's id determines its shard. Call ids are unique per shard. Thread safe. As durable as its shards.
 //
 // Most requests name only an episode, so the pool remembers the shards of open episodes. If it does not remember an
 // episode, for example after a restart, it queries all shards.
@@ -19,7 +19,7 @@ namespace ingot::datapool {
 class ShardedPool final : public Client {
  public:
   // `max_remembered` limits the number of episodes whose shard is remembered. REQUIRES: at least one shard; a pool's
-  // shards are in the same order every time.
+  // shards are always in the same order.
   explicit ShardedPool(std::vector<std::unique_ptr<Client>> shards, size_t max_remembered = 100000);
 
   absl::Status StoreEpisode(const v1::StoreEpisodeRequest& request) override;

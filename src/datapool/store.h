@@ -3,8 +3,8 @@
 //
 //   callers --mutation--> commit queue --one batch, one fsync for all that wait--> Database <--snapshots-- readers
 //
-// A mutation is checked against all earlier ones and returns after the fsync. RocksDB reads do not wait for writes.
-// PostgreSQL reads wait for a commit that confirms them (datapool/confirmed_read.h).
+// A mutation is checked against all earlier mutations and returns after the fsync. RocksDB reads do not wait for
+// writes. PostgreSQL reads wait for a commit that confirms them (datapool/confirmed_read.h).
 //
 // After a failed write (disk full, I/O error), mutations return RESOURCE_EXHAUSTED or UNAVAILABLE without storing
 // anything. Reads continue to work. Later mutations trigger a recovery attempt, at most once every
@@ -13,14 +13,14 @@
 // Invariants in addition to proto/datapool.proto:
 //   1. A stored call references only stored segments in its group, and its sampled keys reference sampled segments.
 //   2. Segments exist as long as their group has an episode. A serving episode is its own group.
-//   3. At most one attempt of a training or evaluation sample is open, and it is the newest.
+//   3. At most one attempt at a training or evaluation sample is open, and it is the newest one.
 //   4. A repeated StoreEpisode or StoreEnd may have a different timestamp. The store keeps the first one.
 //   5. Call rewards refer to calls in their own episode.
 //
 // Thread safe.
 //
 // A read-only pool takes no lock and writes nothing. It can open a pool that another process is writing, or a copy
-// without write permission, and shows its state at that time. Its mutations return FAILED_PRECONDITION.
+// without write permission, and shows the pool's state at that time. Its mutations return FAILED_PRECONDITION.
 #pragma once
 
 #include <chrono>
@@ -62,7 +62,7 @@ struct StoreOptions {
 
 void Bind(base::Schema& schema, StoreOptions& options);
 
-// Checks whether OpenPool can succeed, except for its files. Does not change anything. Fails with the same errors as
+// Checks everything that OpenPool requires except the files. Does not change anything. Fails with the same errors as
 // OpenPool.
 absl::Status CheckPool(const StoreOptions& options);
 
@@ -70,7 +70,7 @@ absl::Status CheckPool(const StoreOptions& options);
 // failed write. Errors:
 //
 //   FAILED_PRECONDITION  created with a different schema or shard count, or not a pool; PostgreSQL rejects the user,
-//                        its settings can lose acknowledged records, or another run owns the pool of this name
+//                        its settings can lose acknowledged records, or another run owns the pool with this name
 //   NOT_FOUND            read_only, and there is no pool
 //   UNAVAILABLE          another process has the pool open for writing; no writable PostgreSQL server answers
 //   INVALID_ARGUMENT     postgres.url is not a connection string

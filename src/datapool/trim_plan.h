@@ -1,4 +1,4 @@
-// Determines from the journal which training groups a checkpoint makes unnecessary. Performs no I/O.
+// Determines from the journal which training groups are no longer needed after a checkpoint. Performs no I/O.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ class TrimPlan {
   // REQUIRES: called once with every journal record, in order.
   void Add(const v1::JournalRecord& record);
 
-  // Returns the groups in batches below the checkpoint's step, and the closed groups admitted before the last of them.
+  // Returns the groups in batches before the checkpoint's step, and the closed groups admitted before the last of them.
   std::set<int64_t> Groups() const;
 
  private:

@@ -21,9 +21,9 @@ struct PostgresCommits {
   std::string by;            // the server that acknowledged it
 };
 
-// Returns an explanation if the server behind `connection` lacks an acknowledged commit of one of `shards` and so must
-// not lead. Empty = it has all of them. Skips tables that another run took over, which contain no commits from this
-// run. Fails with the same errors as PostgresConnection.
+// Returns an explanation if the server behind `connection` lacks an acknowledged commit from one of `shards` and so
+// must not lead. Empty = it has all of them. Skips tables that another run took over, because they contain no commits
+// from this run. Fails with the same errors as PostgresConnection.
 absl::StatusOr<std::string> MissingCommits(PostgresConnection& connection, const std::vector<PostgresCommits>& shards);
 
 }  // namespace ingot::datapool

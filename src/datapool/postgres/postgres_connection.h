@@ -8,7 +8,7 @@
 //                        have been executed.
 //
 // A connection that returned an error is broken and can only be destroyed. A connection also breaks when its server no
-// longer leads (PostgresLead); a pending statement then ends within a tenth of a second. Not thread safe.
+// longer leads (PostgresLead); pending statements then end within a tenth of a second. Not thread safe.
 #pragma once
 
 #include <chrono>
@@ -27,7 +27,7 @@ struct pg_result;
 
 namespace ingot::datapool {
 
-// The rows in a result. Values are valid while this object exists.
+// A result's rows. Values are valid while this object exists.
 class PostgresRows {
  public:
   explicit PostgresRows(pg_result* result) : result_(result) {}
@@ -66,8 +66,8 @@ absl::Status PostgresError(const pg_result* result, const std::string& text, con
 
 class PostgresConnection {
  public:
-  // Takes ownership of `connection`, which is open and nonblocking (datapool/postgres/postgres_survey.h). `host` is the
-  // server's name in messages. `answer_timeout` limits the duration of a statement; > 0.
+  // Takes ownership of `connection`, which must be open and nonblocking (datapool/postgres/postgres_survey.h). `host`
+  // is the server's name in messages. `answer_timeout` limits the duration of a statement; > 0.
   PostgresConnection(pg_conn* connection, std::string host, std::chrono::milliseconds answer_timeout);
   ~PostgresConnection();
   PostgresConnection(const PostgresConnection&) = delete;
@@ -78,7 +78,7 @@ class PostgresConnection {
   const std::shared_ptr<PostgresLead>& lead() const { return lead_; }
   const std::string& host() const { return host_; }
 
-  // Executes one or more statements without parameters. Returns the rows of the last one, as text.
+  // Executes one or more statements without parameters. Returns the last statement's rows, as text.
   absl::StatusOr<PostgresRows> Execute(const std::string& sql);
   // Executes one statement with parameters $1, $2, and so on. The statement is prepared on first use. REQUIRES: `sql`
   // is a literal.
@@ -96,8 +96,8 @@ class PostgresConnection {
   absl::Status ErrorOf(const pg_result* result);
   // Returns UNAVAILABLE if the server no longer leads.
   absl::Status CheckLead();
-  // Returns the last result for the sent statement, or the first error. `sent` is the return value of a PQsend
-  // function.
+  // Returns the last result for the sent statement, or the first error. `sent` is a PQsend function's return
+  // value.
   absl::StatusOr<PostgresRows> Answer(int sent);
   // Returns UNAVAILABLE if the connection was lost, `end` has passed, or the server no longer leads.
   absl::Status AwaitResult(std::chrono::steady_clock::time_point end);

@@ -1,25 +1,25 @@
 // The store's records in PostgreSQL: one table `record(family, key, value)` in its own schema, with keys in the same
 // order as in RocksDB. The commit queue, the checks, and the record layout are the same as in a RocksDB pool.
 //
-//   commit queue ──one transaction for all that wait──▶ record      advisory lock: one writer of a shard at a time
-//   readers      ──repeatable read, read only─────────▶ record
+//   commit queue ──one transaction for all that wait──▶ record advisory lock: one writer of a shard at a time readers
+//   ──repeatable read, read only─────────▶ record
 //
-// Several processes may have a shard open. Each commit rereads the counters. The transaction's lock serializes their
-// commits. A process that is paused inside a commit loses its session, its transaction, and the lock after 10 s.
+// Several processes may have the same shard open. Each commit rereads the counters. The transaction's lock serializes
+// their commits. A process that is paused inside a commit loses its session, its transaction, and the lock after 10 s.
 //
 // A commit is acknowledged when it is on disk at the server and at the standbys in synchronous_standby_names. If a
-// server's settings do not guarantee that, opening the database and committing fail.
+// server's settings do not guarantee that, opening the database fails, and so do commits.
 //
-// The writer and the readers use the leading server (datapool/postgres/postgres_servers.h). A read alone is not enough:
-// a replaced primary also answers reads, and so does a server that restarts with commits that its standby never
+// The writer and the readers use the leading server (datapool/postgres/postgres_servers.h). A read alone proves
+// nothing: a replaced primary also answers reads, as does a server that restarts with commits its standby never
 // received. So if the server replicates, the store confirms each read with a commit that starts after it (ReadSource).
 //
-// A writer's connection begins with such a commit. Once it is acknowledged, the standby has all earlier commits.
+// A writer's connection begins with such a commit. Once that is acknowledged, the standby has all earlier commits.
 //
-// Timeline numbers do not prove ancestry: two separately promoted standbys have the same number. So each commit also
-// writes its number into a row that no other process writes. A server whose row is below the last acknowledged number
-// lacks that commit and must not lead. A server that lacks a commit from one shard does not lead for any shard in the
-// pool (PostgresServers::Acknowledge). Thread safe.
+// Timeline numbers do not prove ancestry: two separately promoted standbys have the same timeline number. So each
+// commit also writes its number into a row that no other process writes. A server whose row is below the last
+// acknowledged number lacks that commit and must not lead. A server that lacks a commit from one shard does not lead
+// any of the pool's shards (PostgresServers::Acknowledge). Thread safe.
 #pragma once
 
 #include <memory>
@@ -43,7 +43,7 @@ namespace ingot::datapool {
 absl::StatusOr<std::unique_ptr<Database>> OpenPostgresDatabase(const PostgresOptions& options, int shard,
                                                                const std::string& layout, const base::Clock& clock);
 
-// Returns options.servers if set, or else the servers in options.url. `check` = only for a check: no watch, no changes.
+// Returns options.servers if set, or else the servers in options.url. `check` = no watch and no changes.
 absl::StatusOr<std::shared_ptr<PostgresServers>> PostgresServersOf(const PostgresOptions& options, bool check,
                                                                    const base::Clock& clock);
 

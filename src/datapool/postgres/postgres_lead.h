@@ -1,4 +1,4 @@
-// Decides which server in a PostgreSQL cluster leads, and records the timelines seen so far.
+// Decides which server in a PostgreSQL cluster leads, and records the timelines that were seen.
 //
 // A promotion increments the promoted server's timeline. A replaced primary that restarts without being fenced still
 // claims to be writable, on its old timeline:
@@ -48,13 +48,13 @@ class PostgresLead final : public ReadSource {
   bool leads() const override { return !over_; }
   bool must_commit() const override { return replicates; }
 
-  // Ends the lead. Keeps the first reason. Its connections are no longer used, not even to finish reading a response.
+  // Ends the lead. Keeps the first reason. Its connections are no longer used, not even to finish a read.
   void End(const std::string& why);
   bool over() const { return over_; }
   std::string why() const;
 
-  // The server has synchronous standbys, so a commit proves that it leads. Set to false only after verifying that the
-  // server has every shard's acknowledged commits.
+  // True = the server has synchronous standbys, so a commit proves that it leads. Set to false only after verifying
+  // that the server has every shard's acknowledged commits.
   std::atomic<bool> replicates{true};
   std::atomic<bool> slow{false};  // a statement has waited for a second, so there may be another leader
   std::atomic<bool> hung{false};  // a statement timed out
@@ -76,11 +76,11 @@ class PostgresTimelines {
       : folder_(std::move(folder)), read_only_(read_only) {}
   // Reads the timelines in the directory. A missing or unreadable directory counts as empty.
   void Load();
-  // Returns 0 if none was seen.
+  // Returns 0 if no timeline was seen.
   int64_t Highest(const std::string& system) const;
   // Records the timeline of `answer`'s server. Logs a warning if its file cannot be written.
   void Saw(const PostgresAnswer& answer);
-  // Explains where a higher timeline was seen and how to fix a server on a lower one.
+  // Returns where a higher timeline was seen and how to fix a server on a lower one.
   std::string Remedy(const std::string& system) const;
 
  private:
@@ -99,10 +99,10 @@ class PostgresTimelines {
   std::map<std::string, SeenServer> highest_ ABSL_GUARDED_BY(mu_);
 };
 
-// Returns the index of the leading server: the writable one on its cluster's highest timeline, according to the answers
-// and `timelines`. `last` is the previous leader; null = none. Error messages name the hosts:
+// Returns the index of the leading server: the writable server on its cluster's highest timeline, according to
+// `answers` and `timelines`. `last` is the previous leader; null = none. Error messages name the hosts:
 //
-//   UNAVAILABLE          no server is writable; the writable server is on a lower timeline; or two are writable on the
+//   UNAVAILABLE no server is writable; the writable server is on a lower timeline; or two are writable on the
 //                        highest timeline, and neither is `last`
 //   FAILED_PRECONDITION  servers of two clusters are writable
 absl::StatusOr<size_t> ChooseLeader(const std::vector<PostgresAnswer>& answers, const PostgresTimelines& timelines,

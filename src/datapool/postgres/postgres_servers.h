@@ -1,10 +1,10 @@
 // Manages the servers in a connection string, one of which leads. A pool's shards share one object.
 //
-//   ConnectLeader ──survey of all──▶ ChooseLeader ──▶ PostgresLead ◀── connections hold it, and fail once it is over
-//   watch         ──survey of all──▶ a higher timeline ends the lead
+//   ConnectLeader ──survey of all──▶ ChooseLeader ──▶ PostgresLead ◀── connections hold it, and fail once it ends watch
+//   ──survey of all──▶ a higher timeline ends the lead
 //                 ──survey of hung servers──▶ surveys wait again for a server that answers
-//   Acknowledge   ──▶ ConnectLeader checks the server for the acknowledged commits of all shards
-//   Reject        ──▶ a server that lacks one stops leading for all shards, and does not lead again
+//   Acknowledge ──▶ ConnectLeader checks the server for the acknowledged commits of all shards Reject ──▶ a server that
+//   lacks one stops leading all shards, and does not lead again
 //
 // The watch polls once per second while a statement is pending. With several servers (hosts, or addresses for one
 // name), it also polls every few seconds. A server that did not answer counts as hung for a while: if another server is
@@ -64,11 +64,11 @@ class PostgresServers {
   // Rejects this server instance because it lacks records that another server acknowledged. `why` is the error to
   // return if no other server leads.
   void Reject(PostgresLead& lead, const std::string& why);
-  // Records that `lead`'s server acknowledged commit `number` for a shard. From then on, a server that lacks it does
-  // not lead. Returns UNAVAILABLE if `lead` is over, because the next server may already have been checked. The commit
-  // then does not count as acknowledged.
+  // Records that `lead`'s server acknowledged commit `number` for a shard. From then on, a server that lacks this
+  // commit cannot lead. Returns UNAVAILABLE if `lead` has ended, because the next server may already have been checked.
+  // In that case, the commit does not count as acknowledged.
   absl::Status Acknowledge(const PostgresLead& lead, const PostgresCommits& shard, int64_t number);
-  // Removes the shard with this key. Called when it is closed.
+  // Removes the shard with this key. Called when the shard is closed.
   void Forget(const std::string& key);
   // Returns null if no leader has been found yet.
   std::shared_ptr<PostgresLead> lead() const;
@@ -85,7 +85,7 @@ class PostgresServers {
   PostgresServers(Options options, PostgresUrl url, const base::Clock& clock);
 
   std::vector<PostgresFound> Survey(const std::vector<PostgresHost>& hosts, Await await = Await::kWriter);
-  // Records the answers, and ends the lead if one reports a higher timeline.
+  // Records the answers, and ends the lead if an answer reports a higher timeline.
   void Learn(const std::vector<PostgresFound>& found, Await await);
   // Returns the lead with this identity, or UNAVAILABLE if a higher timeline was seen in the meantime.
   absl::StatusOr<std::shared_ptr<PostgresLead>> Lead(const PostgresAnswer& answer, const PostgresHost& host);

@@ -1,5 +1,5 @@
 // Asks all servers in a connection string to identify themselves, in parallel. They share one deadline, so several hung
-// servers delay the survey no longer than one.
+// servers cause no more delay than one.
 //
 //   url ──▶ hosts ──▶ addresses ──▶ connect, ask ──▶ answer and connection, or an error
 //                         └────────── all at the same time ──────────┘
@@ -46,8 +46,8 @@ struct PostgresFound {
 };
 
 struct PostgresSurvey {
-  std::chrono::milliseconds answer_timeout;  // for statements on the connections that the survey opens
-  // Returns true for hosts that the survey does not wait for once a writable server has answered, or ever if
+  std::chrono::milliseconds answer_timeout;  // limit for statements on the connections that the survey opens
+  // Returns true for hosts that the survey does not wait for once a writable server has answered, or at all if
   // !await_writer. Null = the survey waits for every host.
   std::function<bool(const std::string& name)> not_awaited;
   bool await_writer = true;
@@ -58,8 +58,8 @@ struct PostgresSurvey {
 // Returns one entry per address of each host, with the host's name, or with the resolver's error.
 std::vector<PostgresFound> ResolvePostgres(const std::vector<PostgresHost>& hosts, const PostgresResolver& resolve);
 
-// Queries these hosts and returns their answers. Blocks for at most url.connect_timeout, plus the time that the
-// system's name resolver takes, which has its own limits.
+// Queries these hosts and returns their answers. Blocks for at most url.connect_timeout, plus the time for name
+// resolution, which has its own limits.
 std::vector<PostgresFound> SurveyPostgres(const PostgresUrl& url, const std::vector<PostgresHost>& hosts,
                                           const PostgresSurvey& survey);
 

@@ -1,9 +1,9 @@
 // Stores a shard's records in RocksDB and translates its errors to absl::Status. After a failed write, Recover closes
 // the files and reopens them, read-only if they still cannot be written. With StoreOptions::read_only, the files are
-// never written, and the database shows their state at some point during Open.
+// never written, and the database shows their state as of some moment during Open.
 //
 // Thread safe. A Reader or Batch keeps the files open. Recover waits until existing ones are destroyed, and new ones
-// wait for Recover, so a stream of readers cannot block it. A thread holds at most one Reader or Batch.
+// wait for Recover, so a steady stream of readers cannot block it. A thread holds at most one Reader or Batch.
 #pragma once
 
 #include <rocksdb/db.h>
@@ -58,7 +58,7 @@ class RocksDatabase final : public Database {
   absl::Status Translate(const rocksdb::Status& status) const;
   absl::Status Damaged(const std::string& how) const;
   // Returns DATA_LOSS if the folder's files have lost records and RocksDB would start without them. With `thorough`,
-  // also returns it if RocksDB rejects a file. That check reads everything that RocksDB reads to open the files.
+  // also returns it if RocksDB rejects a file. That check reads everything that RocksDB reads when it opens the files.
   absl::Status CheckFiles(bool thorough) const;
 
   const StoreOptions options_;
@@ -70,7 +70,7 @@ class RocksDatabase final : public Database {
   std::array<rocksdb::ColumnFamilyHandle*, kFamilies> families_{};
   std::atomic<bool> failed_{false};
   bool read_only_ = false;
-  absl::Status error_;  // the result of writes while failed_
+  absl::Status error_;  // returned by writes while failed_
   std::chrono::nanoseconds next_attempt_{0};
 };
 
