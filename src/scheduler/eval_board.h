@@ -1,8 +1,8 @@
-// Tracks running evaluations: held-out tasks with avg_n samples each, on a pinned version.
+// Tracks running evaluations, which have held-out tasks with avg_n samples each, on a pinned version.
 //
 // Each task has one group, with id version * 2^20 + task, so group ids do not repeat across versions or restarts. A
 // failed attempt is retried, up to max_attempts in total. After that, the sample counts as reward 0. A sample is also
-// abandoned after max_infrastructure_failures infrastructure failures, and is then excluded from the mean.
+// abandoned after max_infrastructure_failures infrastructure failures, but is then excluded from the mean.
 //
 // Does not write to the journal: NextResult returns a result to write, and RecordResult marks it as written. Not thread
 // safe.
@@ -33,7 +33,7 @@ class EvalBoard {
 
   explicit EvalBoard(const SchedulerOptions& options) : options_(options) {}
 
-  // Returns INVALID_ARGUMENT for an empty or too long task list, avg_n < 1, or a negative version.
+  // Returns INVALID_ARGUMENT for a task list that is empty or too long, avg_n < 1, or a negative version.
   absl::Status Validate(const v1::StartEvalRequest& request) const;
   // Returns the evaluation's groups.
   static v1::StartEvalResponse Groups(const v1::StartEvalRequest& request);
@@ -44,9 +44,9 @@ class EvalBoard {
   // Validate(request) is OK.
   absl::Status Start(const v1::StartEvalRequest& request, const Attempts& used);
 
-  // Returns a waiting sample from the lowest version that has one, or nullopt if none is waiting.
+  // Returns a waiting sample from the lowest version that has one, or nullopt if no sample is waiting.
   std::optional<v1::Ticket> NextTicket(std::chrono::nanoseconds now);
-  // Records the end of an episode. Returns false if nothing changed because the report is a repetition, is late, or
+  // Records the end of an episode. Returns false if nothing changed because the report is a duplicate, is late, or
   // belongs to a forgotten evaluation. Returns INVALID_ARGUMENT if there is no such sample or attempt, or if the state
   // is not an end state.
   absl::StatusOr<bool> EndEpisode(const v1::ReportEpisodeEndRequest& request);
@@ -54,12 +54,12 @@ class EvalBoard {
   // Fails the attempts that are past their deadline.
   void Expire(std::chrono::nanoseconds now);
 
-  // Returns the result of an evaluation that has no unfinished samples. Returns the same result until RecordResult.
+  // Returns the result of an evaluation without unfinished samples, and the same result again until RecordResult.
   std::optional<v1::EvalDone> NextResult() const;
   // Records a result that was journaled, either just now or during replay.
   void RecordResult(const v1::EvalDone& done);
 
-  // Returns NOT_FOUND if the evaluation was never started or is forgotten.
+  // Returns NOT_FOUND if the evaluation was never started or was forgotten.
   absl::StatusOr<v1::EvalStatusResponse> Status(int64_t version) const;
   // Called when the run goes back to `version`. Forgets the evaluations of later versions, which will run again.
   void ForgetAfter(int64_t version);

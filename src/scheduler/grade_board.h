@@ -1,5 +1,5 @@
 // Tracks the groups that are waiting for their rewards: decides which group to send to the reward stage next, stores
-// the answers, and tracks deadlines. Does not use the journal or threads.
+// the answers, and enforces deadlines. Does not use the journal or threads.
 //
 //   complete --> Next: ask --> in flight --> Answer --+--> OK, or a permanent error: the answer
 //                  ^                                  |
@@ -33,7 +33,7 @@ class GradeBoard {
   };
   Turn Next(int64_t group_id, std::chrono::nanoseconds now);
   // Records an answer. Ignores answers for forgotten groups. Returns true if this is the group's first failed attempt
-  // and another will follow.
+  // and another attempt will follow.
   bool Answer(int64_t group_id, absl::StatusOr<v1::GradeResponse> answer, std::chrono::nanoseconds now);
   // Returns the error for the oldest group with a failed request; empty = none.
   std::string LastError() const;

@@ -12,7 +12,7 @@ class Service;
 
 namespace ingot::scheduler {
 
-// `grader` must outlive the server that the service is registered with.
+// `grader` must outlive the server with which the service is registered.
 std::unique_ptr<grpc::Service> NewGraderService(Grader& grader);
 
 }  // namespace ingot::scheduler

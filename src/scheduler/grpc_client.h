@@ -9,7 +9,7 @@
 
 namespace ingot::scheduler {
 
-// `deadline` limits every call. NextBatch adds its wait_ms. Until the deadline, a call waits for an unreachable
+// `deadline` limits every call, plus wait_ms for NextBatch. Until the deadline, a call waits for an unreachable
 // scheduler and retries if the connection is lost. Admit does not retry: it returns UNAVAILABLE, and the lost ticket's
 // sample may count as running until its group's deadline. Status does not wait or retry.
 std::unique_ptr<Client> NewGrpcClient(v1::RoleChannel channel, std::chrono::milliseconds deadline);

@@ -12,7 +12,7 @@ namespace ingot::scheduler {
 class RemoteGrader : public Grader {
  public:
   // Makes all requests, including those in flight, return UNAVAILABLE immediately. The stage may still finish judging
-  // them. Thread safe and idempotent.
+  // their groups. Thread safe and idempotent.
   virtual void Stop() = 0;
 };
 

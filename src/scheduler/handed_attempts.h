@@ -1,5 +1,5 @@
-// Tracks which gateway each running attempt was handed to. Gateways may start and stop at any time, so Reconcile
-// compares the run with the pool. Not thread safe.
+// Tracks which gateway received each running attempt. Gateways may start and stop at any time, so Reconcile compares
+// the run with the pool. Not thread safe.
 #pragma once
 
 #include <cstdint>

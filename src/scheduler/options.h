@@ -14,11 +14,11 @@ class Schema;
 
 namespace ingot::scheduler {
 
-// How to choose the tasks of new groups (scheduler/task_sampler.h). `scheduler.sampling` in the YAML.
+// Specifies how the tasks of new groups are chosen (scheduler/task_sampler.h). `scheduler.sampling` in the YAML.
 struct SamplingOptions {
-  // uniform      shuffled passes over the list
-  // curriculum   from the easiest tasks to all of them, by each task's `difficulty_field` or `pass_rate_field`
-  // prioritized  weighted by 1 - success rate
+  // uniform shuffled passes over the list curriculum starts with the easiest tasks and adds
+  // harder ones, by `difficulty_field` or `pass_rate_field` prioritized weighted by 1 - success
+  // rate
   std::string order = "uniform";
   std::map<std::string, double> domains = {};
   bool once = false;
@@ -37,10 +37,10 @@ struct SamplingOptions {
   absl::Status Validate() const;
 };
 
-// How groups branch (train_groups.h). `agents.branching` in the YAML.
+// Specifies how groups branch (train_groups.h). `agents.branching` in the YAML.
 struct BranchingOptions {
   int32_t at = 0;     // calls in a trunk before it forks; >= 1 if width > 0
-  int32_t width = 0;  // leaves per trunk: at least 2, and a divisor of the group size; 0 = groups do not branch
+  int32_t width = 0;  // leaves per trunk, at least 2 and a divisor of the group size; 0 = groups do not branch
 };
 
 struct SchedulerOptions {
@@ -54,19 +54,19 @@ struct SchedulerOptions {
   WindowOrder order = WindowOrder::kWindowed;
   int64_t total_steps = 100;  // 0 = evaluations only
 
-  // ---- Failures
-  // From a group's first ticket until its last episode ends (train_groups.h). Also limits one attempt of an evaluation.
+  // ---- Failures Measured from a group's first ticket until its last episode ends (train_groups.h). Also limits each
+  // evaluation attempt.
   double group_deadline_seconds = 1800;
   int32_t max_attempts = 3;  // attempts lost to a restart do not count
   int32_t max_infrastructure_failures = 10;
   double give_up_seconds = 3600;
-  int32_t give_up_unstarted = 16;  // such failures come from the recipe or the machine, so they repeat
+  int32_t give_up_unstarted = 16;  // such failures are caused by the recipe or the machine, so they repeat
   int32_t give_up_equal = 1024;    // failed groups between them do not count
   int32_t max_concurrent_episodes = 0;
 
   // ---- Groups without a signal
   bool drop_zero_variance = true;   // no effect with group_size 1
-  int32_t max_drops_per_batch = 0;  // above 0, a policy that always or never succeeds does not stall the run
+  int32_t max_drops_per_batch = 0;  // > 0 keeps a policy that always or never succeeds from stalling the run
 
   // ---- Storage
   int64_t keep_steps = 0;

@@ -1,12 +1,12 @@
-// Decides the outcome of each group that has ended, and journals it: the group gets its reward, is dropped, or fails.
-// Also journals evaluation results.
+// Decides and journals the outcome of each group that has ended: the group gets its reward, is dropped, or fails. Also
+// journals evaluation results.
 //
 //   ended group --+--> failed, or no reward stage ------------------------> outcome --> the run's journal
 //                 `--> waits for its reward: request to the stage --> answer --^
 //
-// A group is judged as a whole, once (grader.h). It is open until its outcome is journaled, so no batch takes it
-// before. After a restart, the request is repeated, and the stage answers from the pool. Without a stage, the returns
-// that were reported when the episodes ended are journaled immediately.
+// A group is judged once, as a whole (grader.h). It stays open until its outcome is journaled, so no batch takes it
+// earlier. After a restart, the request is repeated, and the stage answers from the pool. Without a stage, the returns
+// that were reported at the end of the episodes are journaled immediately.
 //
 // Not thread safe. Decide blocks for one journal write per group or evaluation. Requests to the stage run on the
 // threads of Grading.executor.
@@ -39,7 +39,7 @@ class Outcomes {
   Outcomes(const SchedulerOptions& options, const Grading& grading, const base::Clock& clock, SchedulerMetrics metrics,
            OnGraded on_graded);
 
-  // Called once the run is recovered. From then on, Decide may send requests to the reward stage.
+  // Called after the run is recovered. From then on, Decide may send requests to the reward stage.
   void StartAsking() { asking_ = true; }
   // Journals the outcome of every ended group that can be decided, and the result of every finished evaluation. Returns
   // whether anything was journaled. Same errors as JournaledRun::Write.

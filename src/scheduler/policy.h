@@ -1,4 +1,4 @@
-// The windowed FIFO: decides when a group may be admitted and which finished groups form the next batch.
+// The windowed FIFO. It decides when a group may be admitted and which finished groups form the next batch.
 //
 //   admission order ->   0  1  2  3   4  5  6  7  8   9 10 11
 //                        T  T  x  T   o  T  o  x  o   F  o  o          W = 5
@@ -10,25 +10,25 @@
 //      is in one                            T and x are terminal
 //
 // A finished group in the window is taken immediately. The head is the oldest group that is not terminal. A slow group
-// delays only groups that are W or more places after it. Taken groups wait, oldest first, until P of them form a batch.
+// delays only groups W or more places after it. Taken groups wait, oldest first, until P of them form a batch.
 //
 // Slots. There are B = (S+1)P slots, which limit the number of groups that are admitted and not released. A group
 // releases its slot when it is closed, or when the version made from its batch is live.
 //
 // Six transitions change the state, one for each kind of event in a run:
 //
-//   event            transition        journaled    precondition
-//   journal begun    BeginAt           yes          there was no other transition before
-//   group admitted   AdmitGroup        yes          its id is next_group()
-//   group rewarded   FinishGroup       yes          it is open
-//   group closed     CloseGroup        yes          it is open
-//   batch taken      TakeBatch         yes          its step is next_step(); its groups ascend, each finished or taken,
+//   event transition journaled precondition journal begun BeginAt
+//   yes no earlier transition group admitted AdmitGroup yes its id
+//   is next_group() group rewarded FinishGroup yes it is open
+//   group closed CloseGroup yes it is open batch taken TakeBatch
+//   yes its step is next_step(); its groups ascend, each finished
+//   or taken,
 //                                                   none in a batch
 //   version live     SetLiveVersion    yes          0 <= version <= next_step()
 //
-// Each transition is the same live and in a replay of the journal. If its precondition fails, it returns an error and
-// changes nothing. Preconditions do not check the decisions CanAdmit and ReadyBatch again. A live scheduler gets the
-// decision, journals it, and then applies it. In a replay, the decisions may have been made with different options.
+// Transitions work the same live and in a replay of the journal. A transition whose precondition fails returns an error
+// and changes nothing. Preconditions do not recheck CanAdmit and ReadyBatch: a live scheduler journals their decisions
+// before it applies them, and replayed decisions may have been made with different options.
 //
 // The set of taken groups depends only on the set of groups that finished or closed, not on their order: taking one
 // group never prevents taking another.
@@ -38,14 +38,14 @@
 //   2. A finished group is taken only while it is in [head, head + W).
 //   3. A group is in at most one batch. Batches are numbered 0, 1, 2, ... without gaps. Batch s produces version s + 1.
 //   4. open + finished + taken + groups of batches >= v <= B, unless a replay or a lower live version raised the sum
-//      above B. Then nothing is admitted until the sum is below B.
+//      above B. In that case, nothing is admitted until the sum is below B.
 //   5. A group admitted while v was live is used in a step s with
 //
 //          s - v <= S + ceil((W - 1) / P).
 //
-//      At most B - 1 groups that held slots when it was admitted precede it, and W - 1 younger ones that were taken
-//      before it. All are in batches >= v, so s <= v + floor((B + W - 2) / P). With S = 0, s = v: all P slots belong
-//      to batch s until version s + 1 is live.
+//      At most B - 1 groups that held slots when it was admitted precede it, as do at most W - 1 younger groups. All
+//      are in batches >= v, so s <= v + floor((B + W - 2) / P). With S = 0, s = v: all P slots belong to batch s until
+//      version s + 1 is live.
 //
 // Pure: no locks, clocks, or I/O. Equal call sequences give equal states. Not thread safe. Amortized O(log n) per group
 // in the number of groups held.
@@ -66,7 +66,7 @@ class Schema;
 
 namespace ingot::scheduler {
 
-// How far the window extends past the head.
+// Specifies how far the window extends past the head.
 enum class WindowOrder {
   kStrict,    // W = 1: batches follow admission order; the slowest group delays all groups after it
   kWindowed,  // W is set by window_fraction
@@ -79,7 +79,7 @@ struct WindowOptions {
   double window_fraction = 0.3;  // in (0, 1]; 1 = a group never waits for groups less than B places before it
   WindowOrder order = WindowOrder::kWindowed;
 
-  static constexpr int64_t kNoWindow = int64_t{1} << 40;  // W in greedy order: more groups than any run has
+  static constexpr int64_t kNoWindow = int64_t{1} << 40;  // W in greedy order: exceeds the number of groups in any run
   int64_t Budget() const;                                 // B = (S+1)P
   int64_t Window() const;  // W: 1, max(1, floor(window_fraction * B)) or kNoWindow, depending on `order`
   absl::Status Validate() const;
@@ -110,17 +110,17 @@ class WindowedFifo {
   absl::Status BeginAt(int64_t step, int64_t group);
   // Opens the group, which then holds a slot. Returns FAILED_PRECONDITION if another id is next.
   absl::Status AdmitGroup(int64_t group);
-  // Finishes a group that has its reward and no unfinished samples. The group is taken now, or when the window reaches
+  // Finishes a group that has its reward and no unfinished samples. The group is taken now or when the window reaches
   // it. Returns NOT_FOUND if it was never admitted, and FAILED_PRECONDITION if it is not open.
   absl::Status FinishGroup(int64_t group);
-  // Closes a dropped or failed group, which becomes terminal and releases its slot. Same errors as FinishGroup.
+  // Closes a dropped or failed group, which releases its slot. Returns the same errors as FinishGroup.
   absl::Status CloseGroup(int64_t group);
   // Forms batch `step` from the groups. Returns FAILED_PRECONDITION if another step is next, if the groups do not
   // ascend, or if one of them was never admitted, is open or closed, or is already in a batch.
   absl::Status TakeBatch(int64_t step, std::span<const int64_t> groups);
   // Called when every engine has loaded `version`. Groups in earlier batches release their slots. A version below
-  // live_version() means that the run went back: batch `version` and later ones hold their slots again. Returns
-  // OUT_OF_RANGE if it is negative or if the batch that makes that version does not exist yet.
+  // live_version() means that the run went back: batch `version` and later batches hold their slots again. Returns
+  // OUT_OF_RANGE if `version` is negative or the batch that produces it does not exist yet.
   absl::Status SetLiveVersion(int64_t version);
 
   int64_t budget() const { return budget_; }
@@ -128,7 +128,7 @@ class WindowedFifo {
   int64_t groups_per_step() const { return groups_per_step_; }
   int64_t head() const { return head_; }
   int64_t next_group() const { return head_ + static_cast<int64_t>(states_.size()); }
-  // The first step that may have a batch in this journal. 0 = the journal covers the whole run.
+  // The first step that may have a batch in this journal. 0 = the journal covers the entire run.
   int64_t first_step() const { return first_step_; }
   int64_t next_step() const { return static_cast<int64_t>(batch_sizes_.size()); }
   int64_t live_version() const { return live_version_; }
@@ -141,7 +141,7 @@ class WindowedFifo {
   // Groups that hold a slot.
   int64_t admitted_unreleased() const { return unbatched() + unreleased_batched_; }
 
-  // True if all state that affects later decisions is equal.
+  // Returns true if all state that affects later decisions is equal.
   friend bool operator==(const WindowedFifo&, const WindowedFifo&) = default;
 
  private:

@@ -2,15 +2,15 @@
 //
 //             handed out             FINISHED
 //   kWaiting ----------> kRunning ----------> kDone
-//      ^  ^                 |----------------> kForked    a trunk (train_groups.h)
-//      |  kBlocked          |
-//      +--------------------+ FAILED: attempt + 1, or kGivenUp once max_attempts have failed
-//      +--------------------+ INFRASTRUCTURE_FAILED: the same, with its own limit
-//      +--------------------' lost, or fenced by a run that goes back: attempt + 1
+//      ^ ^ |----------------> kForked a trunk (train_groups.h) | kBlocked |
+//      +--------------------+ FAILED: attempt + 1, or kGivenUp once max_attempts have
+//      failed +--------------------+ INFRASTRUCTURE_FAILED: the same, with its own
+//      limit +--------------------' lost, or fenced because the run went back: attempt
+//      + 1
 //
 // A leaf is kBlocked until its trunk ends. A trunk that finishes without a fork replaces one leaf (kStoodFor).
 //
-// A larger attempt fences the smaller ones: a late report that an older attempt ended has no effect.
+// A newer attempt fences older ones: a late report that an older attempt ended has no effect.
 #pragma once
 
 #include <algorithm>
@@ -46,7 +46,7 @@ struct Sample {
 
   bool terminal() const { return state == kDone || state == kGivenUp || state == kForked || state == kStoodFor; }
 
-  // Withdraws a leaf whose trunk is retried. Past and running attempts no longer count.
+  // Withdraws a leaf whose trunk is retried. Its past and running attempts no longer count.
   void Withdraw() {
     if (state == kRunning || state == kDone) ++attempt;
     state = kBlocked;
@@ -69,7 +69,7 @@ struct Sample {
   }
 
   // Fences a running attempt: reports of its end are ignored, and the sample waits for its next attempt. Returns false
-  // if it is already over.
+  // if it has already ended.
   bool Fence(int32_t running) {
     if (terminal() || running < attempt) return false;
     fenced.push_back(running);
@@ -79,8 +79,8 @@ struct Sample {
   }
 
   // Records the end of an episode of this sample. A late report about an older attempt has no effect. Returns
-  // INVALID_ARGUMENT if the attempt was never handed out or the state is not an end state. A reward that is not finite
-  // fails the attempt, because it must not reach the trainer.
+  // INVALID_ARGUMENT if the attempt was never handed out or the state is not an end state. A non-finite reward fails
+  // the attempt, because it must not reach the trainer.
   absl::Status End(const v1::ReportEpisodeEndRequest& request, const AttemptLimits& limits) {
     const int32_t ended = request.ref().attempt();
     if (ended > attempt) {
@@ -101,7 +101,7 @@ struct Sample {
       case v1::EPISODE_FAILED:
       case v1::EPISODE_INFRASTRUCTURE_FAILED:
         break;
-      case v1::EPISODE_FENCED:  // lost through no fault of the agent, so not counted
+      case v1::EPISODE_FENCED:  // lost through no fault of the agent's, so not counted
         state = kWaiting;
         ++attempt;
         return absl::OkStatus();

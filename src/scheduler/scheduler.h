@@ -1,5 +1,5 @@
-// The scheduler admits episodes and feeds batches to the trainer. Plain objects make the decisions, guarded by one
-// lock.
+// The scheduler admits episodes and feeds batches to the trainer. Plain objects, guarded by one lock, make the
+// decisions.
 //
 //   call                        part                       what it does
 //   Admit                   --> Admissions                 hands out a sample of an evaluation, a group, or a new group
@@ -10,19 +10,19 @@
 //   MarkVersionLive, others --> JournaledRun               journals and applies the event, which may release slots
 //   Tick                    --> TreeTrimmer                deletes the trees of old steps, without the lock
 //
-// JournaledRun owns the state of the run (journal/journaled_run.h): the windowed FIFO, the groups, the tasks, the
+// JournaledRun (journal/journaled_run.h) owns the state of the run: the windowed FIFO, the groups, the tasks, the
 // evaluations, and the batches. The other parts change it through its records and samples, and do not depend on the
 // scheduler.
 //
-// Journal. Every event that a restart cannot read from the pool's episodes is a journal record: GroupAdmitted,
+// Journal. Every event that a restart cannot derive from the pool's episodes is a journal record: GroupAdmitted,
 // GroupRewarded, GroupClosed, Batch, VersionLive, CheckpointSaved, EvalDone. The pool's episodes show which samples are
 // done (journal/recovery.h). So a replayed scheduler makes the same decisions.
 //
-// Branching. GroupAdmitted in the journal says how a group branches. The forks themselves are in the pool's episodes
-// (train_groups.h), which are durable before the end of an episode is reported. So a restart needs no record of a fork.
+// Branching. GroupAdmitted specifies how a group branches. The forks themselves are in the pool's episodes
+// (train_groups.h), which are durable before the end of an episode is reported. So a restart needs no records of forks.
 //
-// If a write fails, nothing changes and its call fails. The record is then unresolved: it may be in the journal, or may
-// still be added. The next call first resends it (journal/journal_writer.h).
+// If a write fails, the call that made it fails and changes nothing. The record is then unresolved: it may be in the
+// journal, or may still be added. The next call first resends it (journal/journal_writer.h).
 //
 // Resume. A run that goes back to checkpoint c replays the batches c, c + 1, ... from the journal. Versions above c are
 // no longer live, and the groups in those batches hold their slots until they are live again. The scheduler detects
@@ -31,9 +31,9 @@
 // too old. Running attempts of such samples are fenced and retried.
 //
 // Threads: thread safe. Calls block on the pool while holding the lock: for one journal write, plus one for each group
-// that closes. Reconcile also lists episodes. Without the lock, NextBatch waits for a full batch or reads an earlier
-// one, StartEval lists episodes, and Tick deletes trees. Errors: RESOURCE_EXHAUSTED carries base::RetryAfterMs. Calls
-// return CANCELLED after Shutdown, and ABORTED once another process has written to the journal.
+// that closes. Reconcile also lists episodes. NextBatch releases the lock to wait for a full batch or read an earlier
+// one, StartEval to list episodes, and Tick to delete trees. Errors: RESOURCE_EXHAUSTED includes base::RetryAfterMs.
+// Calls return CANCELLED after Shutdown, and ABORTED once another process has written to the journal.
 #pragma once
 
 #include <chrono>
@@ -66,11 +66,11 @@ class Scheduler final : public Client {
   // has at least one task, unless total_steps is 0. `pool`, `clock`, and `metrics` (null = no metrics) must outlive the
   // scheduler.
   //
-  // `resume` is the checkpoint from which the whole run resumes; step 0 = a new run. In both cases, no version is live
+  // `resume` is the checkpoint from which the whole run resumes; step 0 = a new run. In both cases, no version is live,
   // and nothing is admitted before the first MarkVersionLive. If the pool is empty, the journal begins at the
   // checkpoint. nullopt = only the scheduler restarted, and the journal's last live version is live.
   //
-  // `fencing_token` is sent with every append (datapool::LeadJournal). 0 = something else ensures a single writer.
+  // `fencing_token` is sent with every append (datapool::LeadJournal). 0 = the caller ensures a single writer.
   //
   // Returns DATA_LOSS, with the record's index, if a journal record contradicts earlier records, and
   // FAILED_PRECONDITION if the journal lacks batches below the checkpoint or begins after it.
@@ -104,7 +104,7 @@ class Scheduler final : public Client {
 
   // Runs first in every call: writes an unresolved record, applies deadlines, and decides the outcome of ended groups.
   absl::Status Prepare() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Decides all outcomes that it can, and wakes NextBatch if there were any.
+  // Decides as many outcomes as possible, and wakes NextBatch if there were any.
   absl::Status DecideOutcomes() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Sets the gauges and wakes NextBatch.
   void NotifyChange() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -1,4 +1,4 @@
-// The scheduler's gauges and counters for Prometheus. If Metrics is null, every call does nothing.
+// The scheduler's gauges and counters for Prometheus. If Metrics is null, calls have no effect.
 #pragma once
 
 #include <string>

@@ -13,7 +13,7 @@ class Service;
 
 namespace ingot::scheduler {
 
-// `scheduler` and `clock` must outlive the server that the service is registered with.
+// `scheduler` and `clock` must outlive the server with which the service is registered.
 std::unique_ptr<grpc::Service> NewSchedulerService(Client& scheduler, const base::Clock& clock = base::Clock::Real());
 
 }  // namespace ingot::scheduler

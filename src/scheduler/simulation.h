@@ -1,12 +1,12 @@
 // Simulates the scheduler's window (policy.h) with agents that take the given durations, a trainer, and a delay before
 // weights are live. Shows how the group order affects cost and batches before you pay for a run.
 //
-//   worker      takes the next sample of the oldest admitted group, or else a new group if a slot is free
-//   group       finishes with its last sample; a share of the groups is then dropped (rewards all equal)
-//   trainer     takes a batch as soon as one is ready; after step_seconds its version exists
-//   version     is live publish_seconds later, and releases the slots of its groups
+//   worker takes the next sample of the oldest admitted group, or else a new group if a slot is free group finishes
+//   with its last sample; a share of the groups is then dropped (rewards all equal) trainer takes a batch as soon as
+//   one is ready; after step_seconds, its version exists version is live publish_seconds later, which releases its
+//   groups' slots
 //
-// Pure and deterministic: the same options give the same report. Another C library may round a logarithm differently.
+// Pure and deterministic, except that different C libraries may round logarithms differently.
 #pragma once
 
 #include <cstdint>
@@ -56,7 +56,7 @@ struct SimulationReport {
   std::vector<int64_t> ages;
   double mean_age = 0;
   // The mean over batches of KL(the batch's episode durations || all submitted episode durations), in nats, over ten
-  // bins with equal shares of the submitted episodes. An order that favors short episodes makes unrepresentative
+  // bins with equal shares of the submitted episodes. An order that favors short episodes produces unrepresentative
   // batches.
   double batch_kl = 0;
   // Same as batch_kl, but for batches drawn at random from all trained episodes: the value expected by chance for

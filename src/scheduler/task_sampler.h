@@ -1,6 +1,6 @@
-// Chooses the task of a new group. A choice is a function of the seed, the group's id, and the journal's history: the
-// tasks of earlier groups and their success. A replay of the journal restores the sampler, and the next choice is the
-// same as in an uninterrupted run.
+// Chooses the task of a new group. A choice is a function of the seed, the group's id, and the history in the journal:
+// earlier groups' tasks and success. A replay of the journal restores the sampler, and the next choice is the same as
+// in an uninterrupted run.
 //
 //   every task   --> eligible?  not used (once), not retired (adaptive), hard enough (after the warm-up), in the
 //                               curriculum so far
@@ -31,7 +31,7 @@ namespace ingot::scheduler {
 
 class TaskSampler {
  public:
-  // Returns the reason, for error messages, after Choose returned nullptr.
+  // The reason, for error messages, why Choose returned nullptr.
   static constexpr char kUsedUp[] = "every task was used once (scheduler.sampling.once)";
 
   // `tasks` may be empty if Choose is never called. Returns INVALID_ARGUMENT with the first task that lacks data for
@@ -39,10 +39,10 @@ class TaskSampler {
   static absl::StatusOr<TaskSampler> Make(std::vector<v1::Task> tasks, const SamplingOptions& options, uint64_t seed);
 
   // Returns the task for a new group. `progress` is the earliest step that could train the group, divided by the number
-  // of steps in the run. Returns nullptr if no task is left, under `once`.
+  // of steps in the run. Returns nullptr if `once` is set and no task is left.
   const v1::Task* Choose(int64_t group, double progress);
 
-  // Number of unused tasks, under `once`.
+  // Returns the number of unused tasks, if `once` is set.
   int64_t left() const { return left_; }
 
   // Records that a group with this task was admitted. Ignores tasks that are not in the list.
@@ -54,10 +54,10 @@ class TaskSampler {
   // A task's history and its position in the curriculum.
   struct TaskHistory {
     double difficulty_rank = 0;     // fraction of tasks that are easier, in [0, 1)
-    std::optional<double> success;  // running mean over its groups, favoring newer ones; nullopt = none has ended
+    std::optional<double> success;  // running mean over its groups, favoring newer groups; nullopt = none has ended
     int64_t groups = 0;             // admitted
     int32_t uniform_in_a_row = 0;   // most recent consecutive ended groups that all succeeded or all failed
-    int64_t retired_until = 0;      // the task is used again once this many groups in the run have ended
+    int64_t retired_until = 0;      // the task is eligible again once this many groups in the run have ended
   };
 
   TaskSampler(std::vector<v1::Task> tasks, const SamplingOptions& options, uint64_t seed);

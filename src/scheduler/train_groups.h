@@ -1,5 +1,5 @@
-// Tracks the samples of admitted groups that are not in a batch. Each sample is waiting for an agent, running, or done.
-// Independent of the window and the journal.
+// Tracks the samples of admitted groups that are not yet in a batch. Each sample is waiting for an agent, running, or
+// done. Independent of the window and the journal.
 //
 //   Add --> samples: handed out, ended, retried --> the group ends: all samples are done, or it failed
 //
@@ -12,22 +12,22 @@
 //   group_size 4, width 2     leaf 0  leaf 1  leaf 2  leaf 3   trunk 4  trunk 5
 //                                  of trunk 4       of trunk 5
 //
-//   trunk   waits --> runs --FORKED--> its leaves wait, for its recipe and the runner that holds the snapshot
-//                       |----FINISHED--> it replaces its first leaf; the others start over, without a fork
+//   trunk   waits --> runs --FORKED--> its leaves wait, for its recipe and the runner that has the snapshot
+//                       |----FINISHED--> it replaces its first leaf; the other leaves start over, without a fork
 //                       '----FAILED, ..--> retried; its leaves stay blocked
 //
 // The group ends when its leaves are done and its trunks are forked or done. A leaf that fails is forked again from the
 // same snapshot. If its runner has lost the snapshot (cause "snapshot"), the trunk is retried, and its leaves' results
 // no longer count. The pool's episodes record each trunk's state and runner, and each leaf's trunk. So a restored group
-// continues where it stopped, without journal records of its own.
+// continues where it stopped, without needing its own journal records.
 //
-// A group fails group_deadline_seconds after its first ticket. The time runs while one of the group's samples is
-// running or may be handed out. It stops while evaluations have priority, because they take every admission that names
-// no group. If the run goes back below the version under which the group was admitted, the time restarts with the next
-// ticket.
+// A group fails group_deadline_seconds after its first ticket. The clock runs while one of the group's samples is
+// running or may be handed out. It stops while evaluations have priority, because they get every admission that does
+// not name a group. If the run goes back to before the version under which the group was admitted, the clock restarts
+// with the next ticket.
 //
-// Not thread safe. A call takes O(log n) in the number of groups, plus the group's size. Advance takes O(n) if it
-// changes something.
+// Not thread safe. A call takes O(log n) time in the number of groups, plus the group's size. Advance takes O(n) if it
+// changes anything.
 #pragma once
 
 #include <chrono>
@@ -78,29 +78,29 @@ class TrainGroups {
   void MarkRewarded(int64_t group_id, RewardSum returns);
 
   // Sets the time, the live version, and whether evaluations, which have priority, are running. Fails every group that
-  // has run out of time. Must be called before any other method, and whenever one of the three changes.
+  // has run out of time. Must be called before any other method, and whenever one of these three changes.
   void Advance(std::chrono::nanoseconds now, int64_t live_version, bool evaluating);
 
-  // Returns a waiting sample from the oldest unnamed group that has one, or nullopt if none is waiting. Skips groups
-  // that were admitted under a version above the live version. After a resume, such a group waits for its version,
-  // because otherwise its tokens would be older than the window allows. `requester` determines which trunks and leaves are
-  // available.
+  // Returns a waiting sample from the oldest unnamed group that has one, or nullopt if no sample is waiting. Skips
+  // groups that were admitted under a version above the live version. After a resume, such a group waits for its
+  // version, because otherwise its tokens would be older than the window allows. `requester` determines which trunks
+  // and leaves are available.
   std::optional<v1::Ticket> NextTicket(const Requester& requester = {});
   // Same as NextTicket, but for this group.
   std::optional<v1::Ticket> TicketOf(int64_t group_id, const Requester& requester = {});
 
-  // Records the end of an episode. Returns false if nothing changed because the report is a repetition, or is late and
-  // its group or attempt is over. Returns INVALID_ARGUMENT if there is no such sample or attempt, or if the state is
-  // not an end state. REQUIRES: the group was once admitted.
+  // Records the end of an episode. Returns false if nothing changed because the report is a duplicate, or is late and
+  // its group or attempt has ended. Returns INVALID_ARGUMENT if there is no such sample or attempt, or if the state is
+  // not an end state. REQUIRES: the group was admitted at some point.
   absl::StatusOr<bool> EndEpisode(const v1::ReportEpisodeEndRequest& request);
   // Returns the running attempts in groups admitted under version `admitted_from` or later.
   std::vector<v1::EpisodeRef> Running(int64_t admitted_from = 0) const;
   // Fences the attempt: reports of its end are ignored, and its sample waits again. Does nothing if the attempt or
-  // group is gone.
+  // group no longer exists.
   void Fence(const v1::EpisodeRef& ref);
   // Restore the groups after a restart. Call Restore for every episode in the pool that belongs to these groups, in
-  // ascending attempt order, and then FinishRestore. Time restarts for groups with a running sample. REQUIRES: Advance
-  // was called.
+  // ascending attempt order, and then FinishRestore. The clock restarts for groups with a running sample. REQUIRES:
+  // Advance was called.
   void Restore(const v1::Episode& episode);
   void FinishRestore();
 
@@ -114,7 +114,7 @@ class TrainGroups {
   bool contains(int64_t group_id) const { return groups_.contains(group_id); }
   // REQUIRES: contains(group_id).
   bool branches(int64_t group_id) const { return groups_.at(group_id).width > 0; }
-  // Returns the rewards of the judged episodes if the group is rewarded, or else of the done samples.
+  // Returns the rewards of the judged episodes if the group is rewarded, or else the rewards of the done samples.
   RewardSum Rewards(int64_t group_id) const;
   int64_t running() const { return running_; }
 
@@ -134,7 +134,7 @@ class TrainGroups {
     size_t width = 0;             // leaves per trunk; 0 = the group does not branch
     int32_t fork_at = 0;          // GroupAdmitted.branch_at
     std::vector<Attempt> newest;  // per sample, if the group branches
-    // The group's time limit. While the time runs, it ends at `deadline`. While it is stopped, `left` remains. Both
+    // The group's time limit. While its clock runs, the limit is `deadline`. While it is stopped, `left` remains. Both
     // nullopt = no ticket has been handed out since the last reset.
     std::optional<std::chrono::nanoseconds> deadline, left;
     std::string failure;                // empty = it has not failed
@@ -161,7 +161,7 @@ class TrainGroups {
   std::chrono::nanoseconds FullTime() const {
     return std::chrono::nanoseconds(static_cast<int64_t>(options_.group_deadline_seconds * 1e9));
   }
-  // Stops or starts the group's time, according to MayRun.
+  // Stops or starts the group's clock, according to MayRun.
   void UpdateTime(int64_t group_id, Group& group);
   // Fails the groups that are past their deadline.
   void Expire();

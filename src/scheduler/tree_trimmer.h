@@ -16,7 +16,7 @@ class TreeTrimmer {
   // Returns whether the trees of all journal records below `end` are deleted.
   bool Done(int64_t end) const { return trimmed_ >= end; }
   // Deletes the trees released by the next few journal records below `end`. Returns the number of episodes deleted. 0 =
-  // they were deleted before a restart, or the records released none. Blocks for two RPCs. REQUIRES: !Done(end).
+  // they were deleted before a restart, or there were none. Blocks for two RPCs. REQUIRES: !Done(end).
   absl::StatusOr<int64_t> DeleteNext(int64_t end);
 
  private:

@@ -1,12 +1,12 @@
-// The rules that end a run before its last step because of its groups, episodes, or terms. They count events that show
-// that more episodes would be wasted. The trainer has its own rule about steps: trainer/step/skipped_steps.h.
+// The rules that end a run before its last step because of its groups, episodes, or terms. They count events that
+// indicate that further episodes would be wasted. The trainer has its own rule for steps: trainer/step/skipped_steps.h.
 //
-//   rule          ends the run after                                                          checked by
-//   failed        more than B groups failed and none finished for give_up_seconds             CheckGroups
-//   equal         give_up_equal groups in a row were dropped for equal rewards                CheckGroups
-//   used up       every task was used once, and the groups that remain make no batch          CheckGroups
-//   unstarted     give_up_unstarted episodes in a row failed during setup; if one has         CheckUnstarted,
-//                 finished before, only after give_up_seconds of such failures                CheckGroups
+//   rule ends the run after checked by failed more than B groups failed and none finished for
+//   give_up_seconds CheckGroups equal give_up_equal groups in a row were dropped for equal rewards
+//   CheckGroups used up every task was used once, and the groups that remain are too few for a batch
+//   CheckGroups unstarted give_up_unstarted episodes in a row failed during setup; if one has
+//   CheckUnstarted,
+//                 finished before, only after give_up_seconds of these failures                CheckGroups
 //   failed term   give_up_groups groups in a row failed because of one reward term            CheckTerms
 //
 // Group counts are updated from the journal, live and during replay, so they survive a restart. Counts of episodes and
@@ -37,7 +37,7 @@ class HaltRules {
 
   // ---- Groups, as recorded in the journal
   void GroupRewarded();
-  // `returns` are those of the group's samples.
+  // `returns` are the returns of the group's samples.
   void GroupDropped(int64_t group_id, std::span<const double> returns);
   void GroupFailed(int64_t group_id, const std::string& reason, std::chrono::nanoseconds now);
   // Called after the replay. If the run was restarted after a rule ended it, the problem was presumably fixed, so only
@@ -48,17 +48,17 @@ class HaltRules {
   // An episode was reported as ended. A failure counts as a setup failure if the runner reports it as one, or if no
   // agent has made a call yet.
   void EpisodeEnded(const v1::ReportEpisodeEndRequest& ended, std::chrono::nanoseconds now);
-  // A group has its outcome: `judged` are the terms that judged it. `failed`: the term that failed it, with the
+  // A group has its outcome. `judged` are the terms that judged it. `failed` is the term that failed it, with the
   // failure; empty = none.
   void TermsAsked(const std::vector<std::string>& judged, const std::string& failed, const std::string& failure);
 
   // ---- Checks
   // Called for a batch that is not ready. `tasks_left` is the number of unused tasks if tasks are used only once.
   absl::Status CheckGroups(const WindowedFifo& policy, int64_t tasks_left, std::chrono::nanoseconds now) const;
-  // `all_failed` means that there will be no more episodes, so one failure is enough if none has finished.
+  // `all_failed` means that there will be no more episodes, so a single failure is enough if no episode has finished.
   absl::Status CheckUnstarted(bool all_failed, std::chrono::nanoseconds now) const;
   absl::Status CheckTerms() const;
-  // Logs one warning, at a quarter of the number of groups that would end the run. Called after each live drop.
+  // Logs a warning at a quarter of the number of groups that would end the run. Called after each live drop.
   void WarnOfEqual() const;
 
   int64_t finished_episodes() const { return finished_episodes_; }   // since this process started
@@ -76,17 +76,17 @@ class HaltRules {
   const SchedulerOptions options_;
   const int32_t give_up_groups_;
 
-  int64_t failed_in_a_row_ = 0;                // groups, since one finished or was dropped
+  int64_t failed_in_a_row_ = 0;                // groups, since a group finished or was dropped
   std::chrono::nanoseconds failing_since_{0};  // time of the first of these failures
   std::string last_failure_;
-  // Consecutive dropped groups. Failed groups between them do not count.
+  // Consecutive dropped groups, ignoring failed groups between them.
   struct EqualGroups {
     int64_t groups = 0;
     double low = 0, high = 0;  // range of their samples' returns
-    int64_t last = -1;         // id of the last one
+    int64_t last = -1;         // id of the last group
   };
   EqualGroups equal_;
-  // Consecutive episodes that failed during setup, the time of the first one, and the last reason.
+  // Consecutive episodes that failed during setup, the time of the first failure, and the last reason.
   int64_t unstarted_ = 0;
   std::chrono::nanoseconds unstarted_since_{0};
   std::string last_unstarted_;

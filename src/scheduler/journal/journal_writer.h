@@ -1,7 +1,7 @@
 // Writes the pool's journal. There is only one writer at a time.
 //
 // A failed append may still have been written, or may be written later if the pool's disk is slow. Its record is then
-// UNRESOLVED. Before anything else is written, Resolve resends the same record to the same index, and the pool either
+// UNRESOLVED. Before anything else is written, Resolve resends the same record for the same index, and the pool either
 // recognizes it or writes it. So every record takes effect exactly once.
 //
 // Not thread safe. Every call blocks for one RPC.
@@ -19,7 +19,7 @@ namespace ingot::scheduler {
 
 class JournalWriter {
  public:
-  // `writer` is unique among this journal's writers, past and present. Appends carry `fencing_token`; 0 = none.
+  // `writer` is unique among all writers that this journal has ever had. Appends carry `fencing_token`; 0 = none.
   JournalWriter(datapool::Client& pool, uint64_t writer, int64_t fencing_token)
       : pool_(pool), writer_(writer), fencing_token_(fencing_token) {}
   // Sets the journal's end, as read at startup. Called once, before the first Append.
@@ -36,7 +36,7 @@ class JournalWriter {
   absl::StatusOr<std::optional<v1::JournalRecord>> Resolve();
 
  private:
-  // Sends the unresolved record to its index.
+  // Sends the unresolved record for its index.
   absl::StatusOr<v1::JournalRecord> Send();
   // Returns ABORTED.
   absl::Status Foreign() const;
@@ -46,7 +46,7 @@ class JournalWriter {
   const int64_t fencing_token_;
   int64_t next_index_ = 0;
   std::optional<v1::JournalRecord> in_doubt_;
-  std::string rejected_;  // the pool's error that another process writes the journal; empty = none
+  std::string rejected_;  // the pool's error if another process writes the journal; empty = none
 };
 
 }  // namespace ingot::scheduler

@@ -9,8 +9,8 @@
 //   deadlines                                             steps, checkpoints
 //                                                         halt       when the run must end
 //
-// State that only the journal changes is const here. The rest also changes when samples are handed out and ended. A
-// restart reads those changes from the pool's episodes (recovery.h).
+// State that only the journal changes is const here. The rest also changes when samples are handed out and end. After a
+// restart, those changes are read from the pool's episodes (recovery.h).
 //
 // Not thread safe. Write and CatchUp block for at most one RPC.
 #pragma once
@@ -49,9 +49,9 @@ class JournaledRun {
   // Writes and applies an unresolved record, and fails groups and episodes past their deadline. Must be called before
   // any other change.
   absl::Status CatchUp();
-  // Applies a journal record. FAILED_PRECONDITION, NOT_FOUND, or OUT_OF_RANGE if it contradicts earlier records.
+  // Applies a record. Returns FAILED_PRECONDITION, NOT_FOUND, or OUT_OF_RANGE if it contradicts earlier records.
   absl::Status Apply(const v1::JournalRecord& record);
-  // Called when the whole journal, with this many records, has been replayed.
+  // Called when the entire journal, with this many records, has been replayed.
   void EndReplay(int64_t records);
   // Called after the replay: the run continues from this checkpoint, and no version is live. Returns
   // FAILED_PRECONDITION if the journal lacks batches below the checkpoint or begins after it.
@@ -63,7 +63,7 @@ class JournaledRun {
   // Records the end of an episode. Returns false if nothing changed (train_groups.h, eval_board.h), and
   // INVALID_ARGUMENT if there is no such episode.
   absl::StatusOr<bool> EndEpisode(const v1::ReportEpisodeEndRequest& ended);
-  // Same errors as EvalBoard::Start.
+  // Returns the same errors as EvalBoard::Start.
   absl::Status StartEval(const v1::StartEvalRequest& request, const EvalBoard::Attempts& used);
   // Passes the clock, the live version, and the running evaluations to the groups.
   void AdvanceGroups() { groups_.Advance(clock_.Now(), policy_.live_version(), evals_.active()); }
@@ -71,7 +71,7 @@ class JournaledRun {
   // ---- Checks
   // Returns FAILED_PRECONDITION for a step below the journal's first step.
   absl::Status BeginsAfter(int64_t step) const;
-  // Returns FAILED_PRECONDITION if the checkpoint includes batches that were never made.
+  // Returns FAILED_PRECONDITION if the checkpoint includes batches that do not exist.
   absl::Status CheckCheckpoint(int64_t step) const;
   // Return FAILED_PRECONDITION if a rule ends the run (halt_rules.h).
   absl::Status CheckUnstarted(bool all_failed) const { return halt_.CheckUnstarted(all_failed, clock_.Now()); }
@@ -90,7 +90,7 @@ class JournaledRun {
   bool live_known() const { return live_known_; }
   bool all_batches_made() const { return policy_.next_step() >= options_.total_steps; }
   int64_t running() const { return groups_.running() + evals_.running(); }  // episodes
-  // Returns the index below which the trees of all journal records' groups may be deleted.
+  // Returns the journal index below which the trees of all records' groups may be deleted.
   int64_t TrimEnd() const;
 
  private:

@@ -1,12 +1,12 @@
 // Recovers a run. The journal shows which groups are rewarded and consumed. The pool's episodes show which samples in
-// the other groups are done.
+// other groups are done.
 //
-// A sample is done if its largest attempt is FINISHED in the pool, whether or not that was reported. An attempt that is
+// A sample is done if its latest attempt is FINISHED in the pool, whether or not that was reported. An attempt that is
 // open in the pool is running, and its gateway will report when it ends. So the run makes the same decisions as before
 // and does not hand out running samples again.
 //
-// If the whole run restarts, no client is left to end the open attempts. Recovery ends them in the pool: as FINISHED if
-// their own reward was posted, because that is a judgment, and otherwise as FENCED. Fenced samples are retried.
+// If the entire run restarts, no client is left to end the open attempts. Recovery ends them in the pool: as FINISHED
+// if their own reward was posted, since they have been judged, and otherwise as FENCED. Fenced samples are retried.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// Records a run's batches by step, and the groups that ended before each one. Updated from the journal, live and during
-// replay. Not thread safe.
+// Records a run's batches by step, and the groups that ended before each batch. Updated from the journal, live and
+// during replay. Not thread safe.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ class StepHistory {
   // One batch: its groups, and the groups dropped since the previous batch.
   struct Step {
     int64_t journal_index = -1;  // index of its Batch record; -1 = not made yet (the last Step), or in a lost journal
-    RewardSum rewards;           // rewards of the batch's groups and of the dropped ones
+    RewardSum rewards;           // rewards of the batch's groups and of the dropped groups
     int64_t dropped = 0;         // dropped groups
     int64_t groups = 0;          // groups in the batch
   };
@@ -51,7 +51,7 @@ class StepHistory {
   // REQUIRES: 0 <= step <= the current step.
   const Step& at(int64_t step) const { return steps_[static_cast<size_t>(step)]; }
   int64_t dropped() const { return dropped_; }  // groups, since the run started
-  int64_t failed() const { return failed_; }    // groups, since the run's start
+  int64_t failed() const { return failed_; }    // groups, since the run started
 
  private:
   std::vector<Step> steps_ = std::vector<Step>(1);
