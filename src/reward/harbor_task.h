@@ -18,12 +18,12 @@ struct HealthCheck {
   double interval_s = 5;        // between attempts
   double timeout_s = 30;        // timeout for one attempt
   double start_period_s = 0;    // failures during this initial period do not count
-  double start_interval_s = 5;  // between attempts during that period
+  double start_interval_s = 5;  // between attempts during the start period
   int64_t retries = 3;          // consecutive failures allowed; >= 1
 };
 
 struct HarborTask {
-  double agent_timeout_s = 0;  // 0 = not set by the task; same for the next four fields
+  double agent_timeout_s = 0;  // 0 = not set by the task; likewise for the next four fields
   double verifier_timeout_s = 0;
   double cpus = 0;
   int64_t memory_bytes = 0;

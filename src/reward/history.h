@@ -1,5 +1,5 @@
-// Stores the measures of judged groups by task. A term estimates them in a task's first groups and uses them in later
-// groups (GroupFacts.history).
+// Stores the measures of judged groups by task. A term estimates measures in a task's first groups and uses them in
+// later groups (GroupFacts.history).
 #pragma once
 
 #include <map>
@@ -20,7 +20,7 @@ class TaskHistory {
 
   // Adds a grade's measures. Only the first value of each measure is kept.
   void Add(const std::string& task_id, const v1::Grade& grade);
-  // Empty if no judged group of the task has measures.
+  // Returns an empty map if no judged group of the task has measures.
   const OfTask& Of(const std::string& task_id) const;
 
  private:

@@ -12,7 +12,7 @@ namespace ingot::reward {
 struct JudgeServer {
   std::string url;  // URL such as "https://host/v1"; empty = `model` is a pinned or external model in gateway.models
   std::string
-      model;  // the model's name there; must be pinned if it is this run's model, because its verdicts must not drift
+      model;  // the model's name there; must be pinned if it is this run's model, so that its verdicts do not drift
   std::string key_file;
   double timeout_s = 60;      // per request
   int32_t max_tokens = 2048;  // per response

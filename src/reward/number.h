@@ -8,11 +8,11 @@
 
 namespace ingot::reward {
 
-// Longer strings do not count as numbers. This limits the time per comparison: 65536 digits take about 10 ms.
+// Longer strings are not treated as numbers. This limits the time per comparison: 65536 digits take about 10 ms.
 inline constexpr size_t kLongestNumber = 65536;
 
 struct Number {
-  double value = 0;  // the closest double; 0 = no double is close
+  double value = 0;  // the closest double; 0 = none is close
 
   // The exact number is (negative ? -1 : 1) * digits * 10^exponent. `digits` has no leading or trailing zeros. Zero is
   // "0" with exponent 0.
@@ -20,7 +20,7 @@ struct Number {
   std::string digits = "0";
   int64_t exponent = 0;
 
-  // Whether comparisons may use `value` (see IsNear).
+  // True = comparisons may use `value` (see IsNear).
   bool is_double = true;
 };
 

@@ -41,7 +41,7 @@ struct TermOptions {
   double weight = 1;
   TermSchedule schedule;
   std::vector<std::string> domains;  // empty = all
-  // Options for all kinds, because a configuration may set a kind's options before it sets the kind.
+  // The options for all kinds, because a configuration may set a kind's options before it sets the kind.
   std::map<std::type_index, std::any> of_kinds = DefaultsOfKinds();
 
   const std::string& Name() const { return name.empty() ? kind : name; }
@@ -61,15 +61,15 @@ struct RewardOptions {
   int32_t concurrency = 4;
   int32_t give_up_groups = 16;
 
-  // Returns whether the reward is just the posted outcome. If so, no server is called.
+  // Returns whether the reward is only the posted outcome. If so, no server is called.
   bool outcome_alone() const;
-  // Returns false if all terms give values to tokens only, like `teacher`. Then every reward is 0 and is not trained
-  // on.
+  // Returns false if all terms give values only to tokens, like `teacher`. In that case, every reward is 0 and is not
+  // trained on.
   bool gives_rewards() const;
   // Returns the names of the terms that give values to tokens. With them, groups with equal rewards are useful as well.
   std::vector<std::string> token_terms() const;
-  // INVALID_ARGUMENT names the option, its value, and the allowed values. It also rejects names used twice, and weights
-  // that cancel each other in otherwise equal terms.
+  // Returns INVALID_ARGUMENT with the option, its value, and the allowed values. Also rejects duplicate names, and
+  // weights that cancel each other in otherwise equal terms.
   absl::Status Validate() const;
 };
 

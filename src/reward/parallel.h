@@ -1,4 +1,4 @@
-// Runs functions that wait for servers on a few threads.
+// Runs functions that wait for servers on several threads.
 #pragma once
 
 #include <algorithm>

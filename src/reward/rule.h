@@ -31,8 +31,8 @@ struct GroupGrades {
 
 class Rule {
  public:
-  // `configuration` is the options in text form, which determines `key`. `parts` has the servers that terms call.
-  // Returns the errors of RewardOptions::Validate.
+  // `configuration` is the options as text, which determines `key`. `parts` has the servers that terms call. Returns
+  // the errors of RewardOptions::Validate.
   static absl::StatusOr<Rule> Make(const RewardOptions& options, std::string_view configuration,
                                    const TermParts& parts = {});
 
@@ -61,7 +61,7 @@ class Rule {
   std::string key_;
 };
 
-// Selects what the trainer compares between a group's episodes (trainer.advantage_*).
+// Selects what the trainer compares among a group's episodes (trainer.advantage_*).
 struct ReturnComparison {
   std::string credit = "outcome";
   bool by_terms = false;    // compares each term separately instead of their sum
@@ -70,8 +70,8 @@ struct ReturnComparison {
 };
 
 // Returns whether a group has nothing to train on. This is true if the compared returns are equal, no token has its own
-// advantage, and, with `credit` "reward_to_go", no call except the last one of an episode (or role) earned anything. A
-// group with one episode always has something to train on.
+// advantage, and, with `credit` "reward_to_go", only the last call of each episode (or role) earned anything. A group
+// with one episode always has something to train on.
 bool NothingToTrain(const GroupGrades& grades, const v1::Group& group, const ReturnComparison& by);
 
 }  // namespace ingot::reward

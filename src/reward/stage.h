@@ -1,12 +1,12 @@
-// Rewards every complete training group durably and only once.
+// Rewards every complete training group durably and exactly once.
 //
 //   Grade --> read the group --> facts --> terms over the whole group --> grades in the pool --> the group's returns
 //
 // The stage's results are stored durably only in the pool. If a group already has stored grades, they are returned, so
 // judges are not called twice. The stage loads earlier groups' measures (GroupFacts.history) from the pool once. If a
 // group is requested twice, the second request waits for the first. If a term still lacks its measures for a task, the
-// task's groups are judged one after another, because only one group may set an estimate. After that, they are judged
-// in parallel. Thread safe. Grade blocks on the pool, on terms that call servers, and until it is the request's turn.
+// task's groups are judged one at a time, because only one group may set an estimate. After that, they are judged in
+// parallel. Thread safe. Grade blocks on the pool, on terms that call servers, and until it is the request's turn.
 #pragma once
 
 #include <chrono>
@@ -48,7 +48,7 @@ class Stage {
     TaskHistory tasks ABSL_GUARDED_BY(mu);
     std::set<std::string> in_turn ABSL_GUARDED_BY(mu);  // groups being judged, or their tasks
   };
-  // A request's turn. TakeTurn blocks until it starts, and the destructor ends it.
+  // A request's turn. TakeTurn blocks until the turn starts, and the destructor ends it.
   class Turn;
 
   absl::StatusOr<v1::Group> Read(int64_t group_id);
@@ -56,7 +56,7 @@ class Stage {
   absl::StatusOr<TaskHistory::OfTask> HistoryOf(const std::string& task_id);
   // Grades from other processes or from before a restart are treated like grades from this stage.
   void Remember(const v1::Group& group, const GroupGrades& grades);
-  // Returns the stored response from the pool, or nullopt if the group was not judged yet.
+  // Returns the response stored in the pool, or nullopt if the group was not judged yet.
   std::optional<v1::GradeResponse> StoredAnswer(const v1::Group& group);
   v1::GradeResponse Answer(const v1::Group& group, const GroupGrades& grades) const;
 

@@ -1,6 +1,6 @@
 // A RewardTerm computes a number for an episode that the run tries to maximize. An episode's reward is the weighted sum
-// of its terms (reward/rule.h). A term receives the whole group because some terms, such as length and completion time,
-// are relative to it.
+// of its terms (reward/rule.h). A term receives the entire group because some terms, such as length and completion
+// time, are relative to it.
 //
 // A new term needs a file in src/reward/terms/ with its options, their keys, and its source (paper, equation), a row in
 // the table in reward/term_kinds.cc, and a test with values computed by hand. docs/guide/rewards.md lists the terms.
@@ -21,7 +21,7 @@ namespace ingot::reward {
 
 // The values that a term assigns to one episode.
 struct TermResult {
-  double value = 0;                     // value for the whole episode; finite
+  double value = 0;                     // value for the entire episode; finite
   std::map<std::string, double> calls;  // values for single calls by call_id; finite
   // Advantages for single tokens by call_id, one for each token that the call sampled; finite (TermValue.tokens).
   std::map<std::string, std::vector<float>> tokens;
@@ -38,7 +38,7 @@ class RewardTerm {
 
   // Returns one result per episode of `group`, in order. An episode's result is an error if the term could not judge
   // it. Such an episode is excluded from the group and counted. It never gets a 0. If the term does not apply to the
-  // group's task, the whole call returns an error and the group fails. Thread safe. Pure, except that terms that call
+  // group's task, Judge itself returns an error, and the group fails. Thread safe. Pure, except that terms that call
   // servers (judge, external, teacher) block up to their timeouts.
   virtual absl::StatusOr<std::vector<absl::StatusOr<TermResult>>> Judge(const GroupFacts& group) const = 0;
 };

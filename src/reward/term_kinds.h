@@ -15,10 +15,10 @@ namespace ingot::reward {
 // Returns the names of the kinds in table order.
 const std::vector<std::string>& TermKinds();
 
-// Returns true if terms of this kind give a value to each token and no reward. Such a term measures "reverse_kl".
+// Returns true if terms of this kind give values to tokens and no reward. Such terms measure "reverse_kl".
 bool GivesTokenValues(const std::string& kind);
 
-// INVALID_ARGUMENT names the option, its value, and the allowed values.
+// Returns INVALID_ARGUMENT with the option, its value, and the allowed values.
 absl::StatusOr<std::unique_ptr<const RewardTerm>> MakeTerm(const TermOptions& options, const TermParts& parts = {});
 
 // Binds every kind's options in a section named after the kind. A term may only set the options for its own kind.

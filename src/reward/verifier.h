@@ -1,6 +1,6 @@
-// A Verifier compares an agent's answer with its task and gives a verdict: a reward, signals, and facts. A recipe makes
-// its verifier at startup. Verify is const and thread safe. Verifiers that run programs (command, harbor, code, math,
-// python) block up to their time limits.
+// A Verifier compares an agent's answer with its task and gives a verdict: a reward, signals, and facts. A recipe
+// creates its verifier at startup. Verify is const and thread safe. Verifiers that run programs (command, harbor, code,
+// math, python) block up to their time limits.
 //
 // There are two kinds of faults:
 //   the agent's     The answer is missing, malformed, or too long. The verdict has reward 0, the reason in `detail`,
@@ -10,7 +10,7 @@
 //
 // A command that runs in the agent's directory may fail because of the agent's files (unknown exit code, signal,
 // timeout). This is a sandbox fault (DATA_LOSS, sandbox/sandbox_fault.h) and counts as the agent's failure. But if the
-// command fails in all of its first episodes and has judged none, the fault is the verifier's.
+// command fails in all of the first episodes without judging any, the fault is the verifier's.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ struct VerifierInput {
   std::string_view task = "{}";       // the task's payload, a JSON object; not owned
   std::optional<std::string> answer;  // nullopt = no answer; see `no_answer_reason`
   std::string no_answer_reason;
-  // the episode's sandbox, where commands run; null = the verifier runs no command
+  // The episode's sandbox, where commands run; null = the verifier runs no command.
   sandbox::Sandbox* sandbox = nullptr;
   sandbox::Substrate* substrate = nullptr;  // prepares the verifier's own sandboxes; null = the verifier needs none
   std::string workdir;
@@ -63,17 +63,17 @@ class Verifier {
   static absl::StatusOr<std::unique_ptr<const Verifier>> Make(const VerifierOptions& options);
 
   virtual absl::StatusOr<Verdict> Verify(const VerifierInput& input) const = 0;
-  // Checks the task for faults that Verify would find regardless of the answer. Runs nothing. Returns the command that
-  // Verify would run, with an empty argv if it runs no command.
+  // Checks the task for faults that Verify would find regardless of the answer, without running anything. Returns the
+  // command that Verify would run, with an empty argv if there is none.
   virtual absl::StatusOr<sandbox::Command> Preflight(const VerifierInput& input) const = 0;
   // Starts the verifier's program once in a sandbox from `substrate`. Without this check, a program that cannot run
   // there would look like wrong answers. Blocks up to a minute. Returns FAILED_PRECONDITION, naming the program and the
-  // setting to change, if it fails. `cwd` is the current directory when ingot started. Does nothing for verifiers
-  // without their own program.
+  // setting to change, if it fails. `cwd` is the directory where ingot was started. Does nothing for verifiers without
+  // their own program.
   virtual absl::Status TryProgram(sandbox::Substrate& /*substrate*/, const std::string& /*cwd*/) const {
     return absl::OkStatus();
   }
-  // False for agent_posted, because there is no verdict to post.
+  // Returns false for agent_posted, because there is no verdict to post.
   virtual bool decides() const { return true; }
 };
 

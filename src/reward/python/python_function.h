@@ -2,9 +2,9 @@
 //
 //   Call ──a line of JSON──▶ the interpreter in a sandbox: loads FILE.py once, calls NAME ──a line of JSON──▶ result
 //
-// A process gets copies of FILE.py and the other .py files in its folder, so neither agents nor the function see the
-// folder itself. If one of these files changes, new processes are started. The output of print() appears only in the
-// errors of failed calls. The worker passes the arguments that the function's signature names.
+// A process gets copies of FILE.py and the other .py files in its folder, so neither agents nor the function can access
+// the folder itself. If one of these files changes, new processes are started. The output of print() appears only in
+// the errors of failed calls. The worker passes the arguments that are in the function's signature.
 //
 // Thread safe. Call blocks for up to a minute for a new process, and then for up to `timeout_s`. The substrates must
 // outlive this object.
@@ -28,12 +28,12 @@ class PythonFunction {
   // Returns the function's result as JSON. `arguments` is a JSON object with the available arguments. `archive` is a
   // tar whose regular files below work/ become the argument `files`; empty = none. `cwd` is the directory where ingot
   // was started. Returns INVALID_ARGUMENT if the file cannot be read, and INTERNAL if the function cannot be loaded,
-  // names an unknown argument, raised an exception (the error has its stack trace), or returned an invalid result. Also
-  // returns the errors of LineWorkers::Ask.
+  // has an unknown argument, raised an exception (the error includes its stack trace), or returned an invalid result.
+  // Also returns the errors of LineWorkers::Ask.
   absl::StatusOr<std::string> Call(sandbox::Substrate& substrate, const std::string& cwd, const std::string& arguments,
                                    const std::string& archive, const sandbox::Cancellation* cancel) const;
 
-  // Loads the function in a sandbox without calling it. `arguments` are the available names. Same errors as Call.
+  // Loads the function in a sandbox without calling it. `arguments` are the available names. Errors are as for Call.
   absl::Status Load(sandbox::Substrate& substrate, const std::string& cwd,
                     const std::vector<std::string>& arguments) const;
 

@@ -23,14 +23,14 @@ struct PythonOptions {
 
   // Returns FILE.py, or empty if the function is in a module.
   std::string File() const;
-  // Returns INVALID_ARGUMENT if `function` has another form.
+  // Returns INVALID_ARGUMENT if `function` is not in one of these forms.
   absl::Status Validate() const;
 };
 
 void Bind(base::Schema& schema, PythonOptions& options);
 
 // Returns the default interpreter for the user's Python code: INGOT_PYTHON, which the installed package sets to its own
-// environment's interpreter, or else that of the active virtual environment, or else python3.
+// environment's interpreter, or else the active virtual environment's interpreter, or else python3.
 std::string UserPython();
 
 }  // namespace ingot::reward

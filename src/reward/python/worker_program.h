@@ -5,7 +5,7 @@
 //
 //   {"arguments": {NAME: value}, "archive": base64 of a tar}    {"result": JSON}
 //   {"load": [NAME, ..]}                                        {"result": null}
-//                                                               {"error": text} in place of either
+//                                                               {"error": text} instead of either
 #pragma once
 
 namespace ingot::reward {

@@ -1,5 +1,5 @@
 // Rewards fast completion: among a group's correct episodes, faster ones gain and slower ones lose. Forge (MiniMax,
-// section 4.2) has such a reward but gives no formula. We use the length term's formula with seconds, excluding the
+// section 4.2) has such a reward but gives no formula. This term uses the length term's formula with seconds, excluding
 // time spent waiting for the engine.
 //
 //   correct, time known:  0.5 - (seconds_i - min) / (max - min)      otherwise, or max = min:  0

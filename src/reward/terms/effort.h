@@ -1,6 +1,6 @@
 // Implements Composer 2's nonlinear length penalty (arXiv 2603.24477, section 4.2). An episode is penalized for its
 // effort x. The first few thousand tokens cost more than later ones, so the policy learns to answer easy tasks quickly
-// and to think about hard ones.
+// and to think longer about hard ones.
 //
 //   value = -C(x)      C(x) = ((1 + k x)^(1-q) - 1) / (k (1-q));  q = 1: log(1 + k x) / k
 //   x = (weighted sum of thinking, tool-call, tool-output, and final tokens) / 1000
@@ -11,7 +11,7 @@
 //
 // A call's sampled tokens are split into thinking, tool calls, and final text according to where their bytes appear in
 // the delivered message. Tool output is the part of a prompt that was added to the parent call's prompt. A call without
-// a parent adds none.
+// a parent adds nothing.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
-// A score from the user's server, for rewards that no other term computes. The term POSTs each episode as JSON, or all
-// finished episodes of a group if `group` is set. The 200 response contains the scores (user_scores.h). If the server
-// is down, late, or sends anything else, the episode's result is an error and never a 0.
+// Gets a score from the user's server, for rewards that no other term computes. The term POSTs each episode as JSON, or
+// all finished episodes of a group if `group` is set. The 200 response contains the scores (user_scores.h). If the
+// server is down, late, or sends anything else, the episode's result is an error, never a 0.
 #pragma once
 
 #include <memory>

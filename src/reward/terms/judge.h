@@ -1,15 +1,15 @@
 // Uses a model as a judge, with rubrics as in Kimi K2.5. The judge reasons before its verdict. In Kimi k1.5's spot
-// checks (arXiv 2501.12599, section 2.3.3), such a judge was right in 98.5% of cases, and a value head in 84.4%.
+// checks (arXiv 2501.12599, section 2.3.3), such a judge was right 98.5% of the time, and a value head 84.4%.
 //
 //   value = mean score over the rubrics that did not abstain, in [0, 1]
 //
-// Each request has one rubric, at temperature 0, and asks for a JSON verdict with the reasoning first (verdict.h).
-// After an unusable response, the term asks once more. If the second response is also unusable, the episode's result is
+// Each request has one rubric, at temperature 0, and requests a JSON verdict with the reasoning first (verdict.h).
+// After an unusable response, the term retries once. If the second response is also unusable, the episode's result is
 // an error, never a 0. The result is also an error if every rubric abstains. Measures: `disagreement`, the standard
 // deviation across rubrics, and `abstained`.
 //
-// The judge sees the task's question and reference, and the content of the policy's last call that has any. The
-// content's claims about itself are removed. Identical responses are judged only once (verdicts.h).
+// The judge sees the task's question and reference, and the content of the policy's last call with content. Claims in
+// the content about its own correctness are removed. Identical responses are judged only once (verdicts.h).
 #pragma once
 
 #include <memory>

@@ -9,12 +9,12 @@
 //   r_parallel = min(1, n / cap)        n: sub-agents in the episode's widest stage
 //   r_finish   = finished / assigned    sub-agents, from signals subagents/finished and subagents/assigned; 0 if none
 //
-// Only the widest stage counts, so sub-agents that run one after another are not parallel. `finished` is limited to the
-// number of sub-agents that worked. It is divided by the number that were assigned, so empty assignments lower the
-// value.
+// Only the widest stage counts, so sub-agents that run one after another do not count as parallel. `finished` is
+// limited to the number of sub-agents that worked. It is divided by the number of assigned sub-agents, so empty
+// assignments lower the value.
 //
 // The same section limits critical steps, defined as the sum of main + max(sub) over all stages. An episode over the
-// budget has no r_perf, so the term cancels its outcome:
+// budget gets no r_perf, so the term cancels its outcome:
 //
 //   value = -max(0, outcome) if critical steps > budget, else 0
 #pragma once

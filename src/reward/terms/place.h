@@ -1,4 +1,4 @@
-// Ranks sizes within a group for terms that favor small sizes. The smallest gets 0.5, the largest gets -0.5, and the
+// Ranks sizes within a group, for terms that favor small sizes. The smallest gets 0.5, the largest gets -0.5, and the
 // others are interpolated linearly. If all are equal, each gets 0.
 #pragma once
 

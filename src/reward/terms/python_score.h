@@ -1,11 +1,11 @@
-// A score from the user's Python function (reward/python/python_function.h), which sees a whole group:
+// Gets scores from the user's Python function (reward/python/python_function.h), which sees an entire group:
 //
-//   def score(episodes, group_id): ...     names the arguments that it needs
+//   def score(episodes, group_id): ...     lists the arguments that it needs
 //
 // `episodes` is the list of the group's finished episodes in the format of user_scores.h. The function returns a list
 // with one entry per episode: a number, {"score": number, "detail"?: text, "calls"?: {CALL_ID: number}}, or None if it
 // cannot judge the episode, which is then left out of the group. An exception, any other result, or a call that exceeds
-// timeout_s is an error for all episodes and never a 0.
+// timeout_s is an error for all episodes, never a 0.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// Penalizes repetition. Kimi k1.5 (arXiv 2501.12599, section 2.6.2) detects, cuts, and penalizes repetition, but gives
-// no formula. Ours is:
+// Penalizes repetition. Kimi k1.5 (arXiv 2501.12599, section 2.6.2) detects, truncates, and penalizes repetition, but
+// gives no formula. Ours is:
 //
 //   a call was stopped for repeating itself (FINISH_REPETITION):  -1
 //   otherwise:  -max(0, d - allowed) / (1 - allowed)

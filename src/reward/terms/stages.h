@@ -4,7 +4,7 @@
 //
 //   [{"main": 1}, {"main": 1, "sub": [3, 5]}, {"main": 1}]
 //
-// Sub-agents call another model of gateway.models, so the term can check these numbers against the gateway's record.
+// Sub-agents call another model in gateway.models, so the term can check these numbers against the gateway's record.
 // Their sums must equal the numbers of answered policy calls and answered calls to other models (CallFacts.policy).
 #pragma once
 
@@ -24,7 +24,7 @@ struct Stage {
 };
 
 // Returns INVALID_ARGUMENT if the fact is malformed or its sums differ from the record. If the fact is missing and the
-// episode only called the policy, returns one stage with all calls. If it also called other models, a missing fact is
+// episode called only the policy, returns one stage with all calls. If it also called other models, a missing fact is
 // an error.
 absl::StatusOr<std::vector<Stage>> StagesOf(const EpisodeFacts& episode);
 

@@ -11,7 +11,7 @@
 //
 // The teacher is a model in gateway.models: a pinned version of this run, or an external server. It must use the
 // policy's tokenizer. If the fingerprints differ, the term does not apply and the group fails. Measures: `reverse_kl`,
-// the mean over the episode's scored tokens, and `tokens`, their number. The teacher does not score calls that the
+// the mean over the episode's scored tokens, and `tokens`, their count. The teacher does not score calls that the
 // trainer does not train on (sampled by other weights, encoded from text, or sampled with a penalty, bias, or grammar).
 #pragma once
 

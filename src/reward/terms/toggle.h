@@ -1,6 +1,6 @@
 // Implements Toggle from Kimi K2.5 (arXiv 2602.02276, section 4.4.2). Training alternates between phases where a
 // correct answer must also stay within the task's token budget and phases without a budget. The term cancels the
-// outcome of answers over the budget. Together with an outcome term of the same weight, it adds up to the paper's
+// outcome of answers over the budget. Together with an outcome term of the same weight, this gives the paper's
 // reward.
 //
 //   value = -max(0, outcome_i)   if mean outcome of the group >= lambda and len_i > budget(task)

@@ -23,13 +23,13 @@
 namespace ingot::reward {
 
 std::string EpisodeJson(const EpisodeFacts& episode);
-// Contains the finished episodes, by sample index.
+// Returns the group's finished episodes, by sample index.
 std::string GroupJson(const GroupFacts& group);
 
-// Reads the score in `answer`. INVALID_ARGUMENT names the scorer, the problem, and the answer.
+// Reads the score in `answer`. Returns INVALID_ARGUMENT with the scorer, the problem, and the answer.
 absl::StatusOr<TermResult> ScoreIn(const std::string& answer, const std::string& scorer, const EpisodeFacts& episode);
 
-// Returns one result per episode. A null or invalid entry is an error for its episode only. If `answer` is an error or
+// Returns one result per episode. A null or invalid entry is an error only for its episode. If `answer` is an error or
 // has the wrong number of entries, every episode gets an error.
 std::vector<absl::StatusOr<TermResult>> ScoresIn(const absl::StatusOr<std::string>& answer, const std::string& scorer,
                                                  const GroupFacts& group);

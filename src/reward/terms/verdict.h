@@ -16,7 +16,7 @@ struct JudgeCase {
 };
 
 // Returns the question about one case. Each string in the case is enclosed in markers with an unguessable `nonce`, so a
-// response cannot close its own part and give instructions. `again` = the previous response was unusable.
+// response cannot close its own part and inject instructions. `again`: true = the previous response was unusable.
 JudgeQuestion QuestionOf(const JudgeCase& one, const std::string& nonce, bool again);
 
 // Appends a string between markers with the nonce, such as "[RESPONSE 3f0c...]".
@@ -32,9 +32,9 @@ struct JudgeVerdict {
 //
 //   {"reasoning": text, "verdict": "correct" | "incorrect" | "unsure", "score": 0..1}
 //
-// It may be anywhere in the text, next to words, braces, and other objects or nested in one. Objects inside a verdict
-// are ignored. Returns INVALID_ARGUMENT if there is no such object, a value is invalid, or score and verdict contradict
-// each other.
+// The verdict may be anywhere in the text, next to words, braces, and other objects, or nested in an object. Objects
+// inside a verdict are ignored. Returns INVALID_ARGUMENT if there is no such object, a value is invalid, or score and
+// verdict contradict each other.
 absl::StatusOr<JudgeVerdict> VerdictIn(const std::string& answer);
 
 // Removes parts of a response that look like a verdict about itself: JSON with such fields, lines like "Score: 1", and

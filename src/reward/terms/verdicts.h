@@ -1,9 +1,9 @@
-// Stores judges' verdicts, keyed by the content of the server and the case, so that each question is asked only once.
-// With a file, verdicts survive restarts, and a stage that takes over a group only requests missing verdicts.
+// Stores judges' verdicts, keyed by the server's settings and the case, so that each question is asked only once. With
+// a file, verdicts survive restarts, and a stage that takes over a group only requests missing verdicts.
 //
 //   {"key": "9f2c...", "unsure": false, "score": 1, "reasoning": "..."}      one line each
 //
-// A line that was cut off by a crash is ignored. Only one process may use the file at a time.
+// A line that was truncated by a crash is ignored. Only one process may use the file at a time.
 #pragma once
 
 #include <map>

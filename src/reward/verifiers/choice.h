@@ -14,8 +14,8 @@
 namespace ingot::reward {
 
 // Returns the choices that `text` names. A capital letter in `choices` counts if it is not next to a letter, digit, or
-// apostrophe. "A" before a lowercase word is the article and does not count. If the text is a single letter, it may be
-// lowercase. Only the last \boxed{..} counts. Without a box, only the text after the last "answer is" or "answer:"
+// apostrophe. An "A" before a lowercase word is an article and does not count. If the text is a single letter, it may
+// be lowercase. Only the last \boxed{..} counts. Without a box, only the text after the last "answer is" or "answer:"
 // counts.
 std::set<char> NamedChoices(std::string_view text, std::string_view choices);
 

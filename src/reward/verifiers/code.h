@@ -8,7 +8,7 @@
 //   {"code": TEXT}                    Python only. `code` runs after the program in the same interpreter and must not
 //                                     raise. A program that inspects its interpreter can fake this test.
 //
-// Signals: `tests_passed` (share of tests that passed), `tests_timed_out` (share that exceeded the timeout).
+// Signals: `tests_passed` (fraction of tests that passed), `tests_timed_out` (fraction that exceeded the timeout).
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@
 
 namespace ingot::reward {
 
-// Returns the last nonblank fenced block in `answer`, or the whole answer if there is none.
+// Returns the last nonblank fenced block in `answer`, or the entire answer if there is none.
 std::string ProgramOf(std::string_view answer);
 
 absl::StatusOr<std::unique_ptr<const Verifier>> MakeCode(const VerifierOptions& options);

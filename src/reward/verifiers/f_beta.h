@@ -1,5 +1,5 @@
-// Computes F-beta over ids. The answer is a JSON list of ids (strings or numbers) or one id per line. `expected` is
-// also such a list and must not be empty. Repeated ids count once.
+// Computes F-beta over ids. The answer is a JSON list of ids (strings or numbers) or one id per line. `expected` has
+// the same form and must not be empty. Repeated ids count once.
 //
 //   P = correct ids in the answer / ids in the answer, R = correct ids in the answer / expected ids
 //   reward = (1 + beta^2) P R / (beta^2 P + R), or 0 if no id is correct

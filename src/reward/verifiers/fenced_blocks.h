@@ -1,6 +1,6 @@
-// Finds the fenced code blocks in Markdown by CommonMark's rules (0.31, sections 4.5, 5.1, and 5.2): fences of three or
-// more backticks or tildes, longer fences around shorter ones, blocks in list items and block quotes, and blocks that
-// are never closed. A fence that is indented by four columns is plain text, so a fence in a docstring does not end a
+// Finds the fenced code blocks in Markdown according to CommonMark (0.31, sections 4.5, 5.1, and 5.2): fences of three
+// or more backticks or tildes, longer fences around shorter ones, blocks in list items and block quotes, and blocks
+// that are never closed. A fence indented by four columns is plain text, so a fence in a docstring does not end a
 // block. Pure.
 #pragma once
 

@@ -10,7 +10,7 @@
 // copies.
 //
 // The exit code and the answer are ignored. The task's timeout replaces `timeout_s`. If the agent's changes make
-// test.sh fail, the agent has failed. A verifier that could not run is a different case:
+// test.sh fail, the agent has failed. A verifier that could not run is handled differently:
 //
 //   reward 0   test.sh started but ended without writing a reward (no reward file, or an empty one): it exited, was
 //              killed by a signal, or reached its output limit or its sandbox's disk limit. Sets the signal no_reward.

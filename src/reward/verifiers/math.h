@@ -1,7 +1,7 @@
 // Compares mathematical expressions in three steps, cheapest first:
 //
-//   1. text       Both strings are equal except for meaningless details: $ signs, spaces, \left and \right, \dfrac.
-//   2. rationals  Both are integers, decimals, or fractions, and are compared exactly.
+//   1. text       The strings are equal except for insignificant details: $ signs, spaces, \left and \right, \dfrac.
+//   2. rationals  Both are integers, decimals, or fractions, which are compared exactly.
 //   3. worker     math-verify (a Python package based on SymPy) decides, in a process in a sandbox (math_workers.h).
 //
 // If an answer has \boxed{..}, the last box counts, including boxes joined to it by "and", "or", or a comma. Currency
@@ -25,8 +25,8 @@ namespace ingot::reward {
 // there are no boxes, returns `text` with surrounding whitespace removed.
 std::string MathAnswerOf(std::string_view text);
 
-// Removes typical markup around mathematics: \$ and a single $ (prices), **bold**, `code`, no-break spaces, and spaces
-// between groups of digits. Replaces U+2212 with "-".
+// Removes typical markup around mathematical expressions: \$ and a single $ (prices), **bold**, `code`, no-break
+// spaces, and spaces between groups of digits. Replaces U+2212 with "-".
 std::string PlainMath(std::string_view text);
 
 // Removes details that do not change the meaning. Strings with different meanings stay different.

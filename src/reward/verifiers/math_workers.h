@@ -4,8 +4,8 @@
 //   Compare ──▶ a LineWorkers process: Python in its sandbox ──▶ a child process for each comparison
 //
 // A process loads the package once and forks a child for each comparison. A child that exceeds its time or memory limit
-// ends without affecting the others. A process is also replaced after kMaxComparisons, because its children share its
-// sandbox. Thread safe. Compare blocks. The substrates must outlive the workers.
+// ends without affecting the others. A process is replaced after kMaxComparisons comparisons, because its children
+// share its sandbox. Thread safe. Compare blocks. The substrates must outlive the workers.
 #pragma once
 
 #include <string>
@@ -35,7 +35,7 @@ class MathWorkers {
 
   // `python` is the path of the Python program. `cancel` may be null. Returns INVALID_ARGUMENT if math-verify cannot
   // parse `expected`, INTERNAL if math-verify is not installed or a comparison crashed, CANCELLED if `cancel` was
-  // cancelled, and otherwise the substrate's errors.
+  // canceled, and otherwise the substrate's errors.
   absl::StatusOr<MathComparison> Compare(sandbox::Substrate& substrate, const std::string& python,
                                          const std::string& expected, const std::string& answer,
                                          const sandbox::Cancellation* cancel);

@@ -1,6 +1,6 @@
 // The user's Python function decides: verifier.python.function (reward/python/python_function.h).
 //
-//   def score(task, answer, messages, files, episode_id): ...     names the arguments that it needs
+//   def score(task, answer, messages, files, episode_id): ...     lists the arguments that it needs
 //
 //   task        dict   the task's line
 //   answer      str    as for every verifier
@@ -9,9 +9,9 @@
 //   episode_id  str
 //
 // It returns a number or a dictionary. With "reward", the dictionary is as for `agent_reported`, and other numbers are
-// signals. Without it, the numbers are terms: their sum is the reward, and each is also a signal.
+// signals. Without "reward", the numbers are terms: their sum is the reward, and each is also a signal.
 //
-// An exception, an invalid result, or a call that exceeds timeout_s is the verifier's fault: an error and never a 0.
+// An exception, an invalid result, or a call that exceeds timeout_s is the verifier's fault: an error, never a 0.
 #pragma once
 
 #include <memory>
