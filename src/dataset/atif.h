@@ -2,7 +2,7 @@
 //
 // Export: one trajectory per episode. A call becomes a step with source "agent", with its ids and log-probs. The prompt
 // text since the previous call becomes a step with source "user", as the chat template rendered it. Sub-agent threads
-// become embedded trajectories, which an observation references. `extra` holds the data that ATIF has no field for:
+// become embedded trajectories, which an observation references. `extra` holds the data for which ATIF has no field:
 // task, outcome, signals, reward, versions, call ids.
 //
 // Import: every agent step made by an LLM is a call, except copied context, which belongs to an earlier trajectory. If
@@ -26,8 +26,8 @@ namespace ingot::dataset {
 // Decodes ids to text, including special tokens.
 using DecodeIds = std::function<std::string(const std::vector<int32_t>& ids)>;
 
-// Same errors as tree::CallPathsOf. Returns FAILED_PRECONDITION if the episode has no calls, because ATIF requires a
-// step.
+// Returns the same errors as tree::CallPathsOf, and FAILED_PRECONDITION if the episode has no calls, because ATIF
+// requires a step.
 absl::StatusOr<base::json::object> ToAtif(const v1::EpisodeTree& tree, const DecodeIds& decode);
 
 struct AtifCall {

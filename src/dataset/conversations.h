@@ -26,7 +26,7 @@ struct SftConversation {
 
 // Returns true for an assistant message with a nonzero weight.
 bool IsLearnt(const text::Message& message);
-// Returns INVALID_ARGUMENT if the weight of the named message is neither 0 nor 1.
+// Returns INVALID_ARGUMENT, with the message, if a weight is neither 0 nor 1.
 absl::Status CheckWeights(const text::Conversation& conversation);
 
 // Reads a conversation file. Returns INVALID_ARGUMENT with the file and line if a line is not a conversation or the

@@ -27,8 +27,8 @@ struct HarborFolder {
     std::string text;
   };
   std::vector<Remark> rejected;  // why: an unsupported feature, or a wrong or missing field
-  // For `tasks`: an unsupported field and its substitute. For all tasks, including rejected ones: a key that is not in
-  // Harbor's schema, with the most similar key that is.
+  // For `tasks`: an unsupported field and what is used instead. For all tasks, including rejected ones: a key that is
+  // not in Harbor's schema, with the most similar key that is in it.
   std::vector<Remark> notes;
 };
 
@@ -39,8 +39,8 @@ bool IsHarborFolder(const std::string& path);
 //
 //   faults of the task    a file is missing, empty, or unreadable; a value in task.toml has the wrong type or is out of
 //                         bounds (dataset/harbor_toml.h); the schema's version is not 1.x
-//   limits of sandboxes   several containers (compose), Windows, GPUs and TPUs, a network beyond the gateway, MCP
-//                         servers, several steps, a separate environment for the tests, variables of this machine
+//   limits of sandboxes several containers (compose), Windows, GPUs and TPUs, network access besides the gateway, MCP
+//                         servers, several steps, a separate environment for the tests, this machine's variables
 //
 // Returns INVALID_ARGUMENT if no folder in `path` has a task.toml or instruction.md, and NOT_FOUND or UNAVAILABLE if
 // `path` cannot be read.

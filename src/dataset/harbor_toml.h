@@ -14,11 +14,11 @@ struct HarborToml {
   base::json::object payload;      // the fields that the task specifies, in the format of reward/harbor_task.h
   std::string domain;              // metadata.category; empty = none
   std::string docker_image;        // empty = none
-  std::vector<std::string> notes;  // "KEY: the substitute"
+  std::vector<std::string> notes;  // "KEY: what is used instead"
 };
 
-// INVALID_ARGUMENT names the line, the key, the actual value, and the allowed values, or the feature that sandboxes
-// lack. After an error, `read` still has the notes on unknown keys, because a misspelled key may be the cause.
+// Returns INVALID_ARGUMENT with the line, the key, the actual value, and the allowed values, or the feature that
+// sandboxes lack. After an error, `read` still has the notes, because a misspelled key may be the cause.
 absl::Status ReadHarborToml(const std::string& text, HarborToml& read);
 
 }  // namespace ingot::dataset

@@ -38,7 +38,7 @@ absl::StatusOr<std::vector<tree::CallPath>> MakePreferenceExamples(std::span<con
                                                                    const SftOptions& options = {},
                                                                    text::ConcessionCounts* concessions = nullptr);
 
-// Returns the number of useless pairs, whose sides train on the same tokens. `examples` are from
+// Returns the number of useless pairs, that is, pairs whose sides train on the same tokens. `examples` are from
 // MakePreferenceExamples.
 int64_t CountAlike(std::span<const tree::CallPath> examples);
 

@@ -3,9 +3,9 @@
 //
 //   {"ids": [1, 2, 3, 4, 5], "learnt": [[2, 3], [4, 5]], "tokenizer": "9f2c...", ...}
 //
-// `learnt` lists the half-open ranges of `ids`, ascending, that bear loss. All other fields are informational. A row is
-// one root-to-leaf path of an episode's tree. A leaf is a call that no other call fully continues. A turn on several
-// paths is trained on only in the first of them.
+// `learnt` lists the half-open ranges of `ids`, ascending, that are trained on. All other fields are informational. A
+// row is one root-to-leaf path of an episode's tree. A leaf is a call that no other call fully continues. A turn on
+// several paths is trained on only in the first path.
 #pragma once
 
 #include <cstdint>
@@ -30,14 +30,14 @@ struct RecordedRow {
 
 // Returns the rows of an episode, in the order of their leaves. Omits paths with nothing to train on. Calls for which
 // `learns` returns true are trained on, and the others are context. Null = train on the calls of the policy in
-// training. Same errors as tree::CallPathsOf.
+// training. Returns the same errors as tree::CallPathsOf.
 absl::StatusOr<std::vector<RecordedRow>> RowsOf(const v1::EpisodeTree& tree,
                                                 const std::function<bool(const v1::Call&)>& learns = nullptr);
 
 base::json::object ToJson(const RecordedRow& row);
-// Returns INVALID_ARGUMENT with the faulty field. A `learnt` without ranges is also an error.
+// Returns INVALID_ARGUMENT with the invalid field. A `learnt` without ranges is also an error.
 absl::StatusOr<RecordedRow> RecordedRowFromJson(const base::json::value& object);
-// Returns whether the object is a recorded row, not a conversation.
+// Returns whether the object is a recorded row rather than a conversation.
 bool IsRecordedRow(const base::json::value& object);
 
 // Returns the training examples for a row (dataset/sft.h): one per range, with the preceding ids as context.

@@ -15,7 +15,7 @@
 namespace ingot::dataset {
 
 struct SftOptions {
-  int32_t max_tokens = 0;  // per example, including context; a longer one is an error; 0 = no limit
+  int32_t max_tokens = 0;  // per example, including context; longer examples are an error; 0 = no limit
   // Chat template variables for all conversations. A conversation's own variables override them
   // (text/chat/template_variables.h).
   base::json::object template_variables = {};
@@ -25,11 +25,11 @@ struct SftOptions {
 // Returns examples in conversation order. An example's id is "FILE:LINE, message N". Its episode and group are the
 // conversation's index. Log-probs and versions are 0, and the temperature is 1. Contexts share common prefixes.
 //
-// A turn is trained on as the template renders the conversation up to that turn, because that is how it would have been
-// sampled (text::ChatFormat::RenderTurns). If the template drops or adds text once a message follows, only later
-// contexts show it. INVALID_ARGUMENT names the location of a conversation that has no assistant turn, cannot be
-// rendered, or is too long. `concessions` (may be null) counts the concessions to the template by the turns that need
-// them.
+// A turn is trained on as the template renders it at the end of the conversation, because that is how it would
+// have been sampled (text::ChatFormat::RenderTurns). If the template drops or adds text when more messages follow,
+// that affects only later contexts. Returns INVALID_ARGUMENT with the location of a conversation that has no
+// assistant turn, cannot be rendered, or is too long. `concessions` (may be null) counts the turns that need each
+// concession.
 //
 // Appends the examples from one conversation, starting with message `first_message`.
 absl::Status AppendSftExamples(const SftConversation& from, const text::ChatFormat& format, const SftOptions& options,

@@ -1,4 +1,4 @@
-// Decides which tasks are worth training on, after Kimi k1.5 (arXiv 2501.12599, sections 2.1 and 2.3.5). Pure
+// Decides which tasks are worth training on, following Kimi k1.5 (arXiv 2501.12599, sections 2.1 and 2.3.5). Pure
 // functions.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace ingot::dataset {
 
-// The number of tries at one task, and how many of them succeeded.
+// The number of attempts at one task, and how many of them succeeded.
 struct TaskTries {
   int64_t tries = 0;
   int64_t right = 0;
@@ -22,9 +22,9 @@ struct TaskTries {
 };
 
 struct TaskFilterOptions {
-  double min_rate = 0;  // a task with a success rate at or below this is "impossible"; below 0 = none is
-  double max_rate = 1;  // a task with a success rate at or above this is "trivial"; above 1 = none is
-  int64_t guesses = 8;  // > 0; "guessable" = a right answer in the first `guesses` tries without reasoning
+  double min_rate = 0;  // a task with a success rate at or below this is "impossible"; < 0 = no task is
+  double max_rate = 1;  // a task with a success rate at or above this is "trivial"; > 1 = no task is
+  int64_t guesses = 8;  // > 0; "guessable" = a correct answer in the first `guesses` attempts without reasoning
   bool formats = true;  // drop formats that invite guessing
   std::string question_field = "question";
   std::string answer_field = "answer";
@@ -36,15 +36,15 @@ struct TaskFilterOptions {
 std::optional<std::string> GuessableFormat(const std::string& question, const std::string& answer);
 
 // Returns why the task is dropped: "trivial", "impossible", "guessable", or a format. Returns nullopt if the task is
-// kept. `rated` are its tries with reasoning, and `guessed` its tries without. Null = not measured.
+// kept. `rated` are its attempts with reasoning, and `guessed` its attempts without. Null = not measured.
 std::optional<std::string> ReasonToDrop(const base::json::value& task, const TaskTries* rated, const TaskTries* guessed,
                                         const TaskFilterOptions& options);
 
-// Options for filtering test cases: the outputs of submissions that are believed to be right decide which cases are
-// sound.
+// Options for filtering test cases: the outputs of submissions that are believed to be correct decide which cases are
+// valid.
 struct CaseFilterOptions {
   int64_t min_agreeing = 7;  // a case is kept only if this many submissions agree
-  int64_t min_cases = 40;    // a problem is kept only if it has this many kept cases
+  int64_t min_cases = 40;    // a problem is kept only if it has at least this many kept cases
   int64_t min_passing = 9;   // and if this many submissions pass every kept case
 };
 

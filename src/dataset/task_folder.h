@@ -1,8 +1,8 @@
 // Reads a folder of untrusted files that may change while they are being read. Neither a symbolic link nor a path with
-// ".." can escape the folder. A file is opened once, without blocking, and then checked. Errors name the path relative
-// to the folder. Thread safe.
+// ".." can lead out of the folder. A file is opened once, without blocking, and then checked. Errors name the path
+// relative to the folder. Thread safe.
 //
-// A task has files, folders, and links. Anything else (a named pipe, a socket, a device) is an error, because it would
+// A task has files, folders, and links. Anything else (a named pipe, a socket, a device) is an error, because it could
 // block its reader or give a sandbox access to the machine.
 #pragma once
 
@@ -15,7 +15,7 @@
 namespace ingot::dataset {
 
 enum class Links {
-  kInside,  // links must point into the task's folder, or to nothing
+  kInside,  // links must point into the task's folder or to a nonexistent path
   kAny,     // links may point anywhere, because they are followed only inside a sandbox
 };
 
@@ -27,7 +27,7 @@ class TaskFolder {
   // Returns the content of a file. Returns NOT_FOUND if it does not exist, INVALID_ARGUMENT if it is outside the
   // folder, is not a file, or is longer than `max_bytes`, and UNAVAILABLE if it cannot be read.
   absl::StatusOr<std::string> Read(const std::string& name, int64_t max_bytes) const;
-  // HasFile returns whether a file with this name exists, and Has whether anything does. Same errors as Read.
+  // HasFile returns whether a file with this name exists, and Has whether any entry does. Same errors as Read.
   absl::StatusOr<bool> HasFile(const std::string& name) const;
   absl::StatusOr<bool> Has(const std::string& name) const;
   // Returns a directory's path, with links resolved.
@@ -38,7 +38,7 @@ class TaskFolder {
  private:
   TaskFolder(std::string path, base::Fd folder) : path_(std::move(path)), folder_(std::move(folder)) {}
 
-  // Returns the error for `errno`, which OpenBeneath set.
+  // Returns the error for the `errno` that OpenBeneath set.
   absl::Status Failure(const std::string& name) const;
   absl::Status CheckEntries(base::Fd folder, const std::string& name, Links links, int depth) const;
   absl::Status CheckEntry(int folder, const std::string& entry, const std::string& name, Links links, int depth) const;

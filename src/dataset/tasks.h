@@ -1,6 +1,6 @@
 // Reads tasks from a folder of Harbor tasks (dataset/harbor.h), or from a JSONL file with one task per line. A line is
 // any JSON object. This reader uses two of its fields. Tasks in a folder that cannot run here are skipped. An invalid
-// line fails the whole file.
+// line makes the entire file invalid.
 //
 //   {"task_id": "sum-17", "domain": "arithmetic", "question": ..., "answer": ...}
 #pragma once
@@ -18,8 +18,8 @@ namespace ingot::dataset {
 struct TaskSource {
   std::vector<v1::Task> tasks;
   int64_t rejected = 0;  // skipped tasks in the folder
-  // Describes in one line how a run differs from the folder: the skipped tasks, or else the unsupported fields. Empty =
-  // no difference.
+  // Describes in one line how the tasks differ from the folder: the skipped tasks, or else the unsupported fields.
+  // Empty = no difference.
   std::string remark;
 };
 
@@ -30,7 +30,7 @@ struct TaskSource {
 absl::StatusOr<TaskSource> ReadTasks(const std::string& path, const JsonlOptions& options = {});
 absl::StatusOr<std::vector<v1::Task>> LoadTasks(const std::string& path, const JsonlOptions& options = {});
 // Same as above, but for several files or folders, in order, as if they were one file. Task ids must be unique across
-// them, and each must have a task.
+// them, and each must have at least one task.
 absl::StatusOr<TaskSource> ReadTasks(const std::vector<std::string>& paths, const JsonlOptions& options = {});
 absl::StatusOr<std::vector<v1::Task>> LoadTasks(const std::vector<std::string>& paths,
                                                 const JsonlOptions& options = {});

@@ -1,4 +1,4 @@
-// Checks TOML text before toml++ parses it. toml++ makes a table for each part of a dotted key and destroys tables
+// Checks TOML text before toml++ parses it. toml++ creates a table for each part of a dotted key and destroys tables
 // recursively, so a key with about ten thousand parts would crash the process. Pure functions.
 #pragma once
 
