@@ -19,9 +19,9 @@ class EndReporter {
   EndReporter(Episodes& episodes, GatewayRetry& retry) : episodes_(episodes), retry_(retry) {}
 
   // Posts the verifier's reward and ends the episode. Any other reward is sent as EpisodeEndRequest.unless_rewarded, so
-  // it never replaces a posted one. An episode that cannot be ended as finished is ended as failed. On return, `report`
-  // holds the cause that the episode is counted under and, for a failure, the gateway's last rejection. Returns an
-  // error if the gateway did not accept the request to end the episode.
+  // it never replaces a posted reward. An episode that cannot be ended as finished is ended as failed. On return,
+  // `report` contains the cause under which the episode is counted and, for a failure, the gateway's last rejection.
+  // Returns an error if the gateway did not accept the request to end the episode.
   absl::Status Report(const v1::EpisodeOpenResponse& episode, EpisodeReport& report);
 
   // Returns the assistant's messages so far as a JSON array. Waits for a gateway, like Report.

@@ -20,18 +20,18 @@
 namespace ingot::agents {
 
 // An episode's result, for the gateway and for metrics. Failure causes:
-//   task      the task's payload is not a JSON object, or lacks a field that a template uses
-//   sandbox   a sandbox, file, or process could not be created, or failed
-//   setup     a setup command did not exit with 0
-//   mcp       an MCP server did not start or answer
-//   disk      the working directories' disk was full while a command ran
-//   crash     the agent exited with a code other than 0, was killed by a signal, or left files that cannot be judged
-//   timeout   the agent exceeded its time limit
-//   flood     the agent wrote more output than its limit, or more files than its sandbox allows
-//   verifier  the verifier failed
-//   gateway   the gateway rejected the reward or the request to end the episode
-//   snapshot  the runner does not have the snapshot that the episode starts from
-//   stopped   the runner was stopped; not counted as a failed attempt at the sample
+//   task the task's payload is not a JSON object, or lacks a field that a
+//   template uses sandbox a sandbox, file, or process could not be created,
+//   or failed setup a setup command did not exit with 0 mcp an MCP server
+//   did not start or answer disk the disk for working directories was full
+//   while a command ran crash the agent exited with a code other than 0, was
+//   killed by a signal, or left files that cannot be judged timeout the
+//   agent exceeded its time limit flood the agent exceeded its output limit
+//   or its sandbox's file limit verifier the verifier failed gateway the
+//   gateway rejected the reward or the request to end the episode snapshot
+//   the runner does not have the snapshot that the episode starts from
+//   stopped the runner was stopped; not counted as a failed attempt at the
+//   sample
 struct EpisodeReport {
   std::string cause;   // empty = finished
   std::string detail;  // human-readable: why it failed, or the verifier's message
@@ -42,7 +42,7 @@ struct EpisodeReport {
   // If there is a reward, includes agent/timeout, agent/crash, agent/flood, and answer_malformed (1 = yes, 0 = no).
   std::map<std::string, double> signals;
   std::map<std::string, std::string> facts;  // facts from the judgment: JSON by name
-  // For a trunk that was ended at its fork, its files. In that case, there is no cause and no reward.
+  // The files of a trunk that was ended at its fork. In that case, there is no cause and no reward.
   std::shared_ptr<const sandbox::Snapshot> fork;
   bool agent_ran = false;
   double completion_s = 0;  // the agent's wall time
@@ -57,11 +57,11 @@ struct EpisodeContext {
   std::string cwd;
   const sandbox::Cancellation* cancel = nullptr;  // null = the episode cannot be cancelled
   LiveEpisode* live = nullptr;                    // null = other threads cannot take snapshots or end the agent
-  // The files that a leaf starts with; null = empty folders. Setup already ran in the trunk.
+  // The files with which a leaf starts; null = empty folders. Setup already ran in the trunk.
   std::shared_ptr<const sandbox::Snapshot> from;
   // Returns the assistant's messages so far as a JSON array, for the verifier. Null = not available.
   std::function<absl::StatusOr<std::string>()> messages;
-  // Called once for a failed episode of a recipe with keep_failed; true: its folder stays.
+  // Called once for a failed episode of a recipe with keep_failed. True = its folder is kept.
   std::function<bool()> may_keep;
 };
 

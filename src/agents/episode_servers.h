@@ -21,7 +21,7 @@ absl::Status CheckServersReach(const RecipeOptions& recipe, const sandbox::Probe
 
 class EpisodeServers {
  public:
-  // Checks whether a server answers. OK = yes; INTERNAL = it never will; any other error = it may later.
+  // Checks whether a server answers. OK = it does; INTERNAL = it never will; any other error = it may later.
   using Greeting = absl::Status (*)(http::ClientRequest request);
 
   // Opens connections to remote servers. `bridge` is null if sandboxes share the machine's network.

@@ -16,7 +16,7 @@ class Episodes {
   // Returns the next snapshot for the runner to take. Blocks for up to wait_ms.
   virtual absl::StatusOr<v1::NextSnapshotResponse> NextSnapshot(const v1::NextSnapshotRequest& request) = 0;
   virtual absl::Status SnapshotTaken(const v1::SnapshotTakenRequest& request) = 0;
-  // Blocks for a few seconds while the reader's buffer is full.
+  // Blocks for up to a few seconds while the reader's buffer is full.
   virtual absl::Status SendSnapshotFiles(const v1::SnapshotFilesPart& part) = 0;
 };
 

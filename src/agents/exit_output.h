@@ -9,8 +9,8 @@ namespace ingot::agents {
 // Returns "; WHAT ends: LAST 400 BYTES" with control characters replaced by spaces, or "" if the output is blank.
 std::string DescribeExitOutput(std::string_view what, std::string_view output);
 
-// For a sandbox with its own root directory. If `reason` is that a command was not found or lacked a file, describes
-// what may be missing there. Otherwise, returns "".
+// For a sandbox with its own root directory. If `reason` is that a command or its file was not found, describes what
+// may be missing there. Otherwise, returns "".
 std::string MissingFilesHint(std::string_view reason);
 
 }  // namespace ingot::agents

@@ -5,7 +5,7 @@
 
 namespace ingot::agents {
 
-// Causes of attempts that do not count.
+// The causes of attempts that are not counted.
 inline constexpr char kStopped[] = "stopped";
 inline constexpr char kNoSnapshot[] = "snapshot";
 

@@ -20,11 +20,11 @@ class GatewayRetry {
   void Stop();
   bool stopped() const;
 
-  // Waits until the clock reaches `moment`, or until Stop.
+  // Waits until the clock reaches `moment`, or until Stop is called.
   void WaitUntil(std::chrono::nanoseconds moment);
   // Retries `call` with base::Persist for up to report_retry_s while no gateway can be reached. After Stop, failed
   // calls are not retried. A gateway that is shutting down returns CANCELLED. A gateway whose episodes were taken over
-  // by another one returns ABORTED.
+  // by another gateway returns ABORTED.
   absl::Status Persist(const char* waits_for, const std::function<absl::Status()>& call);
 
  private:

@@ -23,7 +23,7 @@ struct GrpcEpisodesOptions {
 
 // Thread safe. Calls fail immediately with UNAVAILABLE if no gateway can be reached. The channels reconnect on their
 // own. Status codes and payloads (Retry-After) come from the gateway. Episodes are opened on the gateways in turn.
-// Later requests are sent first to the gateway that opened the episode, and then to the others because the episode may
+// Later requests are sent first to the gateway that opened the episode, and then to the others, because the episode may
 // have moved. REQUIRES: at least one channel.
 std::unique_ptr<Episodes> MakeGrpcEpisodes(std::vector<v1::RoleChannel> channels,
                                            const GrpcEpisodesOptions& options = {});

@@ -1,6 +1,6 @@
-// Stores the snapshots that a runner holds, by id. They belong to trunks and to episodes whose owners requested one.
-// The runner keeps them until their group is in a batch or closed because, until then, a leaf may have to start from
-// one again. Thread safe.
+// Stores the snapshots that a runner holds, by id. They come from trunks and from episodes whose owners requested a
+// snapshot. The runner keeps them until their group is in a batch or closed, because until then, a leaf may have to
+// start from one again. Thread safe.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ class HeldSnapshots {
   }
   // Releases the snapshots of groups below `oldest_group`.
   void Free(int64_t oldest_group) {
-    std::vector<Files> freed;  // declared before the lock because removing files takes time
+    std::vector<Files> freed;  // destroyed after unlocking, because removing files takes time
     base::MutexLock lock(mu_);
     for (auto held = held_.begin(); held != held_.end();) {
       if (held->second.group_id >= oldest_group) {

@@ -14,12 +14,12 @@ namespace ingot::agents {
 
 class LiveEpisode {
  public:
-  // Called by the episode's own thread, with null before the sandbox is destroyed. Waits for a snapshot in progress.
+  // Called by the episode's own thread (with null before it destroys the sandbox). Waits for a snapshot in progress.
   void SetSandbox(sandbox::Sandbox* sandbox) {
     base::MutexLock lock(mu_);
     sandbox_ = sandbox;
   }
-  // Ends only the agent.
+  // Ends only the agent, not the episode.
   const sandbox::Cancellation& end_of_agent() const { return end_of_agent_; }
 
   // Returns FAILED_PRECONDITION if the episode currently has no sandbox.
@@ -28,7 +28,7 @@ class LiveEpisode {
     if (sandbox_ == nullptr) return absl::FailedPreconditionError("the episode has no sandbox at the moment");
     return sandbox_->TakeSnapshot();
   }
-  // Ends a trunk's agent. `snapshot_id` identifies the files that the agent leaves behind.
+  // Ends a trunk's agent. `snapshot_id` identifies the files that the agent leaves.
   void Fork(const std::string& snapshot_id) {
     {
       base::MutexLock lock(mu_);

@@ -1,7 +1,7 @@
-// Decides when a slot may ask the gateway for the next episode. As long as the gateway admits episodes, the gate is
-// open to all slots. A rejection closes it. After that, only one slot at a time asks, either at the time given by the
-// rejection or after a delay that doubles each time. An admission opens the gate. Pure: the time is an argument. Not
-// thread safe: Runner holds its lock while calling it.
+// Decides when a slot may request the next episode from the gateway. As long as the gateway admits episodes, the gate
+// is open to all slots. A rejection closes it. After that, only one slot at a time makes a request, either at the time
+// given by the rejection or after a delay that doubles each time. An admission opens the gate. Pure: the time is an
+// argument. Not thread safe: Runner holds its lock while calling it.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,8 @@ class OpenGate {
   // REQUIRES: 0 < initial <= longest.
   OpenGate(nanoseconds initial, nanoseconds longest) : initial_(initial), longest_(longest), wait_(initial) {}
 
-  // Returns true if the caller may ask now. If so, the caller must report the answer with OnAdmitted or OnRejected. A
-  // closed gate lets only one caller pass at a time.
+  // Returns true if the caller may make a request now. If so, it must report the answer with OnAdmitted or OnRejected.
+  // A closed gate lets only one caller pass at a time.
   bool TryPass(nanoseconds now) {
     if (!closed_) return true;
     if (asking_ || now < next_) return false;
@@ -35,7 +35,7 @@ class OpenGate {
   // `retry_after` is the delay given by the rejection; nullopt = none.
   void OnRejected(nanoseconds now, std::optional<nanoseconds> retry_after) {
     asking_ = false;
-    // Slots that were waiting when the gate closed are rejected as well. These rejections count as one.
+    // Slots with pending requests when the gate closed are rejected as well. These rejections count as one.
     if (closed_ && now < next_) return;
     closed_ = true;
     next_ = now + std::min(longest_, retry_after.value_or(wait_));
@@ -43,7 +43,7 @@ class OpenGate {
   }
 
   bool closed() const { return closed_; }
-  nanoseconds next() const { return next_; }  // if the gate is closed, when the next slot may ask
+  nanoseconds next() const { return next_; }  // if the gate is closed, the time when the next slot may make a request
 
  private:
   const nanoseconds initial_;

@@ -30,10 +30,10 @@ struct McpServerOptions {
   // of a running server, which sandboxes reach through Ingot. Empty = stdin and stdout.
   std::string url = {};
   std::map<std::string, std::string> headers = {};  // for a remote server; Ingot adds them outside the sandbox
-  // Added to the variables that the scaffold passes on or, with `url`, to the agent's variables.
+  // Added to the variables that the scaffold passes to the server or, with `url`, to the agent's variables.
   std::map<std::string, std::string> env;
   bool check_start = true;  // false = a server that does not answer is the agent's problem
-  // Also how long a server over stdin may take to exit after its input ends. After that, it is killed.
+  // Also limits how long a stdin server may take to exit after its input ends. After that, it is killed.
   double start_timeout_s = 60;
 };
 
@@ -47,14 +47,14 @@ struct ServiceOptions {
 };
 
 // A recipe defines how to run one kind of agent program. Templates may use these variables (sandbox/template.h):
-//   ${base_url} ${api_key}          of the episode, as in OPENAI_BASE_URL and OPENAI_API_KEY
-//   ${task} ${task.FIELD}           the task's line in the task file, and one of its fields
-//   ${json:task.FIELD}              the field as JSON, such as a quoted string; works with any variable
-//   ${task_id} ${episode_id}
-//   ${workdir} ${home}              the episode's private folders
-//   ${cwd}                          the directory where ingot was started
-//   ${config_dir}                   the folder of the configuration file; replaced in all keys when the file is loaded
-//   ${mcp.servers} ${mcp.gemini} ${mcp.opencode} ${mcp.codex}   the servers in `mcp`, for configuration files
+//   ${base_url} ${api_key} the episode's, as in OPENAI_BASE_URL and OPENAI_API_KEY
+//   ${task} ${task.FIELD} the task's line in the task file, and one of its fields
+//   ${json:task.FIELD} the field as JSON, such as a quoted string; works with any
+//   variable ${task_id} ${episode_id} ${workdir} ${home} the episode's private folders
+//   ${cwd} the directory where ingot was started ${config_dir} the folder of the
+//   configuration file; replaced in all keys when the file is loaded ${mcp.servers}
+//   ${mcp.gemini} ${mcp.opencode} ${mcp.codex} the servers in `mcp`, for configuration
+//   files
 struct RecipeOptions {
   std::string name = "default";  // unique, not empty
   double weight = 1;
@@ -68,8 +68,8 @@ struct RecipeOptions {
   std::map<std::string, std::string> files;
   std::vector<McpServerOptions> mcp;
   std::vector<ServiceOptions> services;  // started after setup, in this order; the sandbox needs its own network
-  // Commands run as root (as seen from inside the sandbox) in the image's working directory (sandbox/image/image.h).
-  // Empty = use the machine's programs.
+  // Commands run as root (as seen inside the sandbox) in the image's working directory (sandbox/image/image.h). Empty =
+  // use the machine's programs.
   std::string image;
   std::string work_at;             // requires isolation level `namespaces`
   std::vector<StepOptions> setup;  // run in order, with the agent's environment; if one fails, the episode fails
@@ -90,7 +90,7 @@ struct RecipeOptions {
   std::string on_crash = "fail";
   std::string on_timeout = "fail";
   std::string on_flood = "fail";
-  bool resumes = false;                   // only episodes with such a recipe branch (BranchingOptions)
+  bool resumes = false;                   // only episodes with a recipe that resumes branch (BranchingOptions)
   std::string verifier_sandbox = "auto";  // agents/verifier_sandbox.h
   // Keeps stdout.txt, stderr.txt, and failure.txt next to the agent's home/ and work/, up to the runner's
   // keep_failed_max.
@@ -112,11 +112,11 @@ struct BranchingOptions {
 struct RunnerOptions {
   int32_t concurrency = 16;  // each episode uses a thread that waits for its agent's processes
   std::vector<RecipeOptions> recipes;
-  // Created if missing. At startup, folders left behind by a killed run are removed.
+  // Created if missing. At startup, folders left by a killed run are removed.
   std::string work_root = DefaultWorkRoot();
   std::string image_store;
   std::vector<std::string> image_build_hosts;  // sandbox/egress/egress_list.h
-  // Paths that a recipe itself names are exempt (sandbox/image/image_source.h).
+  // Paths in the recipe itself are exempt (sandbox/image/image_source.h).
   std::vector<std::string> image_folders;
   double backoff_initial_s = 0.02;  // doubles after each attempt, up to backoff_max_s
   double backoff_max_s = 1;         // applies even if a rejection requests a longer wait

@@ -19,7 +19,7 @@ struct TaskSet {
   std::span<const v1::Task> tasks;
 };
 
-// Returns warnings, one per line, about problems that setup commands or the agent may fix before they matter.
+// Returns warnings, one per line, about problems that setup commands or the agent may still fix.
 //
 // Checks the fields and expected answers of every task, but looks up files and programs only for the first task.
 // Resolves programs in the recipe's own environment: its PATH, relative paths from ${workdir}, and script interpreters.

@@ -1,4 +1,4 @@
-// A Recipe holds a recipe's options, parsed templates, and verifier, so all mistakes are found before the first
+// A Recipe holds a recipe's options, parsed templates, and verifier, so that all mistakes are found before the first
 // episode. Immutable and thread safe.
 #pragma once
 
@@ -56,11 +56,11 @@ struct EpisodePlaces {
   std::string base_url;  // the gateway's URL
 };
 
-// Returns the variables for an episode's templates. `task` is the task payload, a JSON object that must outlive them.
+// Returns the variables for an episode's templates. `task`, the payload, is a JSON object that must outlive the result.
 sandbox::Variables VariablesOf(const v1::EpisodeOpenResponse& episode, std::string_view task,
                                const EpisodePlaces& places);
 
-// An episode's MCP servers and services, and ${mcp} as JSON. `text` must outlive the variables that it is added to.
+// An episode's MCP servers and services, and ${mcp} as JSON. `text` must outlive the variables that refer to it.
 struct EpisodeMcp {
   std::vector<StartedMcpServer> servers, services;
   std::string text;

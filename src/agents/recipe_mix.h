@@ -4,9 +4,9 @@
 //   Choose ──▶ Choice ──admitted──▶ TakeRecipe (the task's domain) ──▶ Ended
 //                 └────rejected────▶ Drop
 //
-// Recipes that list a domain share its tasks in proportion to their weights. Recipes without domains share all other
-// tasks. A choice reserves a place in each of its recipes, so they never exceed max_concurrent. Pure. Not thread safe:
-// Runner holds its lock while calling it.
+// Recipes that list the same domain share its tasks in proportion to their weights. Recipes without domains share all
+// other tasks. A choice reserves a place in each of its recipes, so recipes never exceed max_concurrent. Pure. Not
+// thread safe: Runner holds its lock while calling it.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ class RecipeMix {
 
   // Returns false if all recipes for some domain are at their limits.
   bool HasRoom() const { return Pick().has_value(); }
-  // Returns the recipe furthest below its share for each domain, or nullopt if HasRoom is false.
+  // For each domain, returns the recipe furthest below its share. Returns nullopt if HasRoom is false.
   std::optional<Choice> Choose();
   // Called when an episode begins. Returns the recipe in `choice` for a task in `domain` and releases the places in the
   // other recipes. `domain` is the task's field; empty = `default`.

@@ -9,19 +9,19 @@
 //
 // A failure inside an episode affects only that episode. A slot ends only on Stop or when the run is over. After a
 // failure that is not the agent's fault (process creation, setup, verifier, gateway), the slot waits before the next
-// episode, longer each time, so a broken recipe does not exhaust the run's tasks. Until an episode has finished, it
+// episode, longer each time, so a broken recipe does not use up the run's tasks. Until an episode has finished, it
 // waits after every failure. The runner reports such failures to the gateway as EPISODE_INFRASTRUCTURE_FAILED.
 //
 // All of an agent's processes have ended before the end of its episode is reported. The episode's metadata records how
 // strongly the agent was isolated.
 //
-// Snapshots (snapshots.h). A leaf starts with the files that its trunk left behind. A slot opens it like any other
-// episode. Held snapshots belong to this process. A leaf whose snapshot is missing fails with the cause "snapshot", and
-// its trunk is retried.
+// Snapshots (snapshots.h). A leaf starts with the files that its trunk left. A slot opens it like any other episode.
+// Snapshots are held by this process. A leaf whose snapshot is missing fails with the cause "snapshot", and its trunk
+// is retried.
 //
 // Threads: each slot is one long task in the runner's executor, which has a thread per slot. The task blocks on the
-// slot's commands. Deadlines and waits use `clock`. Thread safe, but Start and the destructor must be called on one
-// thread.
+// slot's commands. Deadlines and waits use `clock`. Thread safe, but Start and the destructor must be called on the
+// same thread.
 #pragma once
 
 #include <chrono>
@@ -84,7 +84,7 @@ class Runner {
          std::unique_ptr<sandbox::Substrate> substrate, Episodes& episodes, const base::Clock& clock,
          base::Metrics* metrics, GatewayAccess* gateway_access);
   void Slot();
-  // An episode that a slot requests. If an Open gets no answer, the gateway may still have opened the episode. The slot
+  // An episode that a slot requests. If Open gets no answer, the gateway may still have opened the episode. The slot
   // then repeats the request with the same key and gets the same episode.
   struct Opening {
     std::optional<RecipeMix::Choice> choice;  // absent = nothing is requested
@@ -97,7 +97,7 @@ class Runner {
   v1::EpisodeOpenRequest RequestOf(const Opening& opening) const;
   // Records the answer to an Open. Returns true if there is an episode to run.
   bool Admitted(Opening& opening, const absl::StatusOr<v1::EpisodeOpenResponse>& opened);
-  // Records whether the gateway answers. After an error, the runner counts as waiting for a gateway.
+  // Records whether the gateway answers. After an error, the runner is considered to be waiting for a gateway.
   void NoteGateway(const absl::Status& answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // `recipe` is kNone if the mix has no recipe for the task's domain.
   EpisodeReport RunOne(int recipe, const v1::EpisodeOpenResponse& episode);
@@ -107,7 +107,7 @@ class Runner {
   // Reports the end of the episode to the gateway and counts it.
   void Settle(int recipe, const v1::EpisodeOpenResponse& episode, EpisodeReport& report);
   // Returns true for failures that may affect other episodes as well, so the slot should wait before the next one.
-  // Crashes are included until an agent has finished.
+  // Includes crashes until an agent has finished.
   bool MayBeOfSetup(const EpisodeReport& report) const;
   // Waits until all slots have ended. Returns false if the deadline passed first.
   bool AwaitSlots(std::chrono::nanoseconds deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -138,7 +138,7 @@ class Runner {
   bool gate_is_watched_ ABSL_GUARDED_BY(mu_) = false;  // a slot is waiting for gate_.next()
   OpenGate gate_ ABSL_GUARDED_BY(mu_);
   std::unique_ptr<base::Wait> no_gateway_
-      ABSL_GUARDED_BY(mu_);  // set from the first opening without an answer until the next answer
+      ABSL_GUARDED_BY(mu_);  // set from the first request without an answer until the next answer
   RecipeMix mix_ ABSL_GUARDED_BY(mu_);
   int live_slots_ ABSL_GUARDED_BY(mu_) = 0;
   int kept_folders_ ABSL_GUARDED_BY(mu_) = 0;

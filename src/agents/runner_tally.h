@@ -21,7 +21,7 @@ struct RunnerStats {
   std::map<std::string, int64_t> failures;  // by cause (agents/episode_run.h)
   int64_t rejected = 0;                     // opening requests answered with RESOURCE_EXHAUSTED
   int64_t open_errors = 0;                  // opening requests answered with any other error
-  int64_t unreported = 0;                   // episodes that the gateway did not agree to end
+  int64_t unreported = 0;                   // episodes whose end the gateway did not accept
   double completion_s = 0;                  // sum over episodes whose agents ran
   double agent_cpu_s = 0;
   double reward_sum = 0;  // sum over finished episodes
@@ -35,7 +35,7 @@ class RunnerTally {
   ~RunnerTally();
 
   void CountOpened();
-  void CountRejected();   // due to insufficient capacity
+  void CountRejected();   // for lack of capacity
   void CountOpenError();  // an opening request that failed for another reason
   // Counts an episode that was open. Logs the first failures for each cause.
   void CountEnded(const std::string& scaffold, const EpisodeReport& report);

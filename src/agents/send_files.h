@@ -11,8 +11,8 @@
 namespace ingot::agents {
 
 // `send` blocks until the part is accepted. If it fails, SendFiles stops and returns its error. If the archive cannot
-// be completed, the last part contains the error, which is also returned. Null `files` means that the snapshot is not
-// held. In that case, the error is NOT_FOUND, and the last part has `done` set so that the reader does not retry.
+// be completed, the last part contains the error, which is also returned. Null `files` = the snapshot is not held. In
+// that case, the error is NOT_FOUND, and the last part has `done` set so that the reader does not retry.
 absl::Status SendFiles(const sandbox::Snapshot* files, const v1::NextSnapshotResponse& request,
                        const std::function<absl::Status(const v1::SnapshotFilesPart&)>& send);
 

@@ -33,7 +33,7 @@ class Snapshots {
   // Ends the agents of current and later episodes.
   void StopEpisodes();
 
-  // Called when the episode starts. Snapshots of it can be taken until Leave.
+  // Called when the episode starts. Snapshots of it can be taken until Leave is called.
   std::shared_ptr<LiveEpisode> Enter(const v1::EpisodeOpenResponse& episode);
   void Leave(const v1::EpisodeOpenResponse& episode);
 

@@ -4,7 +4,7 @@
 //   "agent"     the agent's own sandbox, after its last process has ended. The verifier has its own HOME.
 //   "changed"   a new sandbox with all files that the agent left: work/, home/ and, with an image, its changes to it
 //   "pristine"  a new sandbox with work/, home/, and the original image. Only the image folder where commands start is
-//               the agent's, so the agent cannot have placed a program anywhere else.
+//               the agent's, so the agent cannot have placed programs elsewhere.
 #pragma once
 
 #include <map>
@@ -23,7 +23,7 @@ namespace ingot::agents {
 // does not run a program on the agent's files.
 std::string VerifierSandboxOf(const RecipeOptions& recipe);
 
-// Applies the task's limits to the sandbox, unless the sandbox's own limits (`usual`) are smaller.
+// Applies the task's limits to the sandbox, unless the usual limits (`usual`) are smaller.
 void Limit(const reward::HarborTask& task, const sandbox::SubstrateOptions& usual, sandbox::SandboxOptions& options);
 
 // Opens a new sandbox whose kind is "changed" or "pristine". `options` are the options of the agent's sandbox, where no

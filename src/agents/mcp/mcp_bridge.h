@@ -4,9 +4,9 @@
 //   agent ── http://127.0.0.1:PORT/TOKEN ──▶ bridge (Ingot) ── url, with the recipe's headers ──▶ MCP server
 //
 // It forwards only the headers defined by MCP's streamable HTTP transport and adds the recipe's headers, so their
-// secrets never enter the sandbox. A sandbox reaches only this one URL, regardless of the path it requests. Server-sent
-// events are forwarded as they arrive. Each request in flight uses a thread, up to kMaxRequests per sandbox and
-// server. Thread safe.
+// secrets never enter the sandbox. A sandbox can reach only this one URL, regardless of the path it requests.
+// Server-sent events are forwarded as they arrive. Each request in flight uses a thread, up to kMaxRequests per sandbox
+// and server. Thread safe.
 #pragma once
 
 #include <map>

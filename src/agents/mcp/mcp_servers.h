@@ -45,8 +45,8 @@ absl::StatusOr<std::vector<McpServer>> ParseMcpServers(const std::vector<McpServ
                                                        const std::vector<std::string>& known,
                                                        std::string_view list = "mcp");
 
-// Returns the recipe's services as servers that listen inside the sandbox. They are not announced to the agent and may
-// use any protocol.
+// Returns the recipe's services as servers that listen inside the sandbox. The agent is not informed about them, and
+// they may use any protocol.
 absl::StatusOr<std::vector<McpServer>> ParseServices(const std::vector<ServiceOptions>& options,
                                                      const std::vector<std::string>& known);
 
