@@ -1,9 +1,9 @@
 // Limits a sandbox's disk usage and detects when the underlying disk is full. No kernel limit works on every file
 // system without privileges, so the watch measures the sandbox's folders and its processes' unnamed files
 // (deleted_files.h) while a command runs. It measures once a second, or less often if measuring takes long, so a
-// command may briefly exceed the limit. It measures once more after the command ends. Descriptors in flight between
-// sockets can hide files, so descriptors that are in flight in three consecutive checks count as exceeding the limit.
-// Used only by the thread that runs the command.
+// command may briefly exceed the limit. It measures again after the command ends. Descriptors in flight between sockets
+// can hide files, so descriptors that are in flight in three consecutive checks count as exceeding the limit. Used only
+// by the thread that runs the command.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@
 namespace ingot::sandbox {
 
 struct DiskLimits {
-  int64_t bytes = 0;  // 0 = no limit; same for `files`
+  int64_t bytes = 0;  // 0 = no limit; likewise for `files`
   int64_t files = 0;  // includes folders
 
   bool operator==(const DiskLimits&) const = default;
@@ -34,7 +34,7 @@ class DiskWatch {
   // Checks the limits if a check is due. Returns kDiskFull if a limit is exceeded, kNoSpace if the file system is full,
   // and nullopt otherwise.
   std::optional<Ending> Fault(SteadyClock::time_point now);
-  // Checks immediately after a command has ended. Also checks folders that the command made inaccessible. They may stay
+  // Checks right after a command has ended. Also checks folders that the command made inaccessible, which may stay
   // accessible if the limit is exceeded.
   std::optional<Ending> FaultAtEnd() const;
   SteadyClock::time_point next() const { return next_; }

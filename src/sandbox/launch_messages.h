@@ -10,8 +10,8 @@
 //
 // The sockets preserve message boundaries (SOCK_SEQPACKET). SetUp, Open, and Start are sent as one byte with
 // descriptors. The first descriptor is an in-memory file with a header and NUL-terminated strings. Start messages
-// contain keys. Only the sandbox's first process reads them, and the launcher never receives them. The first process
-// exits when the sandbox's socket closes.
+// contain keys. Only the sandbox's first process reads Start messages. The launcher never receives them. The first
+// process exits when the sandbox's socket closes.
 #pragma once
 
 #include <cstdint>
@@ -25,14 +25,14 @@ enum IsolationPart : uint32_t {
   kPidNamespace = 1 << 2,
   kMountNamespace = 1 << 3,
   kPrivateProc = 1 << 4,
-  kKeepsCapabilities = 1 << 5,  // a weakness rather than a protection: commands keep capabilities and may gain more
+  kKeepsCapabilities = 1 << 5,  // not a protection but a weakness: commands keep capabilities and may gain more
   kNetNamespace = 1 << 6,       // the loopback interface has only the gateway's listener
   kRootFolder = 1 << 7,  // a read-only root folder that contains only what SetUp shows; also separate IPC and host name
   kSeccomp = 1 << 8,     // the system call filter from SetUp
   kLandlock = 1 << 9,    // restricts files, TCP ports, signals, and abstract sockets if there are no namespaces
 };
 
-// The steps of a launch, in order. A failure names its step.
+// The steps of a launch, in order. A failure includes its step.
 enum class LaunchStep : int32_t {
   kNone,           // no failure
   kMessage,        // the message or its file is malformed
@@ -91,9 +91,9 @@ struct SandboxHeader {
   uint32_t shm_bytes = 0;  // size of /dev/shm
   uint32_t freezer = 0;    // version of the control group that commands enter to be frozen; 0 = none
 };
-// Descriptors in an Open message: the file, the sandbox's socket, and up to four files that the first process writes to
-// in order to enter control groups. With a freezer, there are two more: the file that each command writes to in order
-// to enter its group, and the file that thaws frozen commands.
+// Descriptors in an Open message: the file, the sandbox's socket, and up to four files to which the first process
+// writes to enter control groups. With a freezer, there are two more: the file to which each command writes to enter
+// its group, and the file that thaws frozen commands.
 inline constexpr int kMaxGroups = 4;
 inline constexpr int kFreezerDescriptors = 2;
 inline constexpr int kOpenDescriptors = 2;
@@ -109,7 +109,7 @@ struct StartHeader {
   // 1 = executes nothing; the arguments are paths to check: "r" + path for reading, or "x" + path for executing.
   uint32_t checks = 0;
   uint32_t runs_stdin = 0;  // 1 = executes the file that is stdin instead of the first argument
-  // 1 = reports immediately; the command ends with the next command that does not set this
+  // 1 = reports immediately; the command ends along with the next command that does not set this
   uint32_t stays = 0;
   uint32_t gateway_port = 0;  // kLandlock: the only TCP port that the command may connect to
   uint32_t arguments = 0;
@@ -132,7 +132,7 @@ inline constexpr int kMaxReportDescriptors = 3;
 
 // Bytes that Ingot sends over a start's socket.
 inline constexpr char kTerminate = 'T';  // sends SIGTERM to every process of the sandbox
-inline constexpr char kKill = 'K';       // kills all of them; the report follows
+inline constexpr char kKill = 'K';       // kills every process of the sandbox; the report follows
 // Byte that Ingot sends over a sandbox's socket between commands. The response is kSocket with a TCP socket in the
 // sandbox's network that is neither bound nor connected.
 inline constexpr char kSocket = 'N';

@@ -58,7 +58,7 @@ struct LocalGround {
   std::unique_ptr<ControlGroups> groups;  // null = no limits on sandbox totals
   std::unique_ptr<Freezers> freezers;     // null = running commands cannot be frozen for a snapshot
   std::unique_ptr<SandboxLauncher> launcher;
-  Measure left_out = Measure::kNone;  // measure that tests disable
+  Measure left_out = Measure::kNone;  // the measure that a test disables
 };
 
 // Owns the output files of a sandbox's companions. The files are unnamed while the sandbox runs, because commands with
@@ -145,7 +145,7 @@ class LocalSandbox final : public Sandbox {
   mutable int gateway_port_ = 0;
   CompanionLogs logs_;
 
-  // Protects the first process if a snapshot is taken while a command runs or starts.
+  // Protects the first process when a snapshot is taken while a command runs or starts.
   base::Mutex mu_;
   bool runs_ ABSL_GUARDED_BY(mu_) = false;
   bool has_companions_ ABSL_GUARDED_BY(mu_) = false;  // they end with the next command

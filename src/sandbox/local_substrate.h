@@ -53,12 +53,12 @@ class LocalSubstrate final : public Substrate {
 
   // Sets the probe result and launcher in ground_, and the uid range if sandboxes have their own uids.
   absl::Status Probe(uint32_t rejected);
-  // Starts a launcher with these parts and checks that a sandbox opened by it can access the programs.
+  // Starts a launcher with these parts and checks that its sandboxes can access the programs.
   absl::StatusOr<Rejection> Try(uint32_t isolation);
   absl::StatusOr<Rejection> CheckReach(uint32_t isolation, int64_t uid);
   // Records the allowed parts, then tries control groups and overlays.
   absl::Status NoteProbeResult(uint32_t isolation, uint32_t rejected);
-  // Tries the control groups that freeze commands, with a sandbox whose command enters one.
+  // Tries the control groups that freeze commands, using a sandbox whose command enters one.
   void TryFreezers(uint32_t rejected);
   absl::Status TryFreezer(Freezers& freezers);
   absl::Status OpenUids();

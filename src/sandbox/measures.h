@@ -1,5 +1,5 @@
 // Lists the individual isolation measures that the launcher applies: namespaces, mounts and their flags, capabilities,
-// and Landlock rules. A test disables one at a time and checks with a probe that the measure has an effect
+// and Landlock rules. A test disables one measure at a time and checks with a probe that the measure has an effect
 // (tests/sandbox/measures/measures_test.cc). That test fails for a measure without a probe. Configurations cannot
 // disable measures.
 #pragma once
@@ -79,7 +79,7 @@ enum class Measure : uint32_t {
   kProcApartFromCompanions,
   kCompanionSharesNoMemory,
   kCompanionSharesNoShm,
-  // Landlock rules. The execute right needs the read right, so it has no measure of its own.
+  // Landlock rules. The execute right requires the read right, so it is not a separate measure.
   kLandlockWriteFile,
   kLandlockReadFile,
   kLandlockReadFolder,

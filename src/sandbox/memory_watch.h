@@ -1,9 +1,9 @@
 // Limits the total memory of a sandbox's processes if no control group does. While a command runs, finds the processes
-// and adds up their memory twice a second, or less often if that takes long. The limit counts as exceeded if two checks
-// 20 ms apart both exceed it, counting only processes that both checks saw. A command may exceed the limit between
-// checks. Shared memory counts once. Pages of mapped files do not count because the kernel can reclaim them. If this
-// process may not read another process's details, pages of a fork count for both parent and child, and shared memory
-// counts once, at the size mapped by the process that maps the most. Used only by the thread that runs the command.
+// and sums their memory twice a second, or less often if that is slow. The limit counts as exceeded if two checks 20 ms
+// apart both exceed it, counting only processes that both checks saw. A command may exceed the limit between checks.
+// Shared memory counts once. Pages of mapped files do not count because the kernel can reclaim them. If this process
+// may not read another process's details, pages of a fork count for both parent and child, and shared memory counts
+// once, at the size mapped by the process that maps the most. Used only by the thread that runs the command.
 #pragma once
 
 #include <sys/types.h>

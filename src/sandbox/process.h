@@ -19,7 +19,7 @@ struct Command {
   std::string working_dir;                 // empty = inherited from the starting process
   std::string stdin_text;                  // content of stdin; empty = /dev/null
   // Descriptor of an executable file without an interpreter, open for reading. The file runs instead of argv[0] and is
-  // also its own stdin, so it does not have to be visible in the sandbox. -1 = run argv[0].
+  // also its own stdin, so it need not be visible in the sandbox. -1 = run argv[0].
   int program = -1;
   // Socket to use as stdout, so Outcome::out stays empty. -1 = capture stdout.
   int channel = -1;
@@ -68,7 +68,7 @@ struct Outcome {
 // of 5 s".
 std::string Describe(const Outcome& outcome, const Limits& limits);
 
-// Ends every current and future Run that it is passed to. Thread safe.
+// Ends every current and future Run that has it as an argument. Thread safe.
 class Cancellation {
  public:
   Cancellation();
@@ -78,20 +78,20 @@ class Cancellation {
 
   void Cancel();
   bool cancelled() const { return cancelled_.load(); }
-  int fd() const { return fd_; }  // becomes readable when cancelled
+  int fd() const { return fd_; }  // becomes readable when canceled
 
  private:
   int fd_;
   std::atomic<bool> cancelled_{false};
 };
 
-// Returns INVALID_ARGUMENT if no program is named, a string contains a NUL byte, or a variable name is invalid.
+// Returns INVALID_ARGUMENT if there is no program, a string contains a NUL byte, or a variable name is invalid.
 absl::Status CheckCommand(const Command& command);
 
 // Returns the environment's PATH, or the default search path if it has none.
 std::string SearchPath(const std::map<std::string, std::string>& env);
 
-// Returns this process's environment variables in `names`. PATH is changed by PathBehindShims (sandbox/shims.h).
+// Returns this process's environment variables in `names`. PATH is processed by PathBehindShims (sandbox/shims.h).
 std::map<std::string, std::string> InheritedEnvironment(const std::vector<std::string>& names);
 
 }  // namespace ingot::sandbox

@@ -1,4 +1,4 @@
-// Determines which paths recipe programs need: paths that sandboxes must be able to access, and paths that a sandbox's
+// Determines which paths recipe programs need: those that sandboxes must be able to access, and those that a sandbox's
 // root folder must contain.
 #pragma once
 
@@ -16,8 +16,8 @@ struct NeededPath {
   bool executes = false;
 };
 
-// Returns the paths in the programs' arguments that this process can find. Skips missing paths, because they are not an
-// access problem.
+// Returns the paths in the programs' arguments that this process can find. Skips missing paths, which are not an access
+// problem.
 std::vector<NeededPath> NeededPaths(const std::vector<Program>& programs);
 
 // Returns INVALID_ARGUMENT if a program is inside a hidden path.

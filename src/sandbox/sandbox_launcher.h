@@ -95,8 +95,8 @@ class SandboxLauncher {
   pid_t pid_ ABSL_GUARDED_BY(mu_) = -1;
 };
 
-// Requests that a sandbox's first process start a command. Returns the start's socket, which delivers a LaunchReport
-// when the command ends. Returns UNAVAILABLE if the process has exited.
+// Asks a sandbox's first process to start a command. Returns the start's socket, which delivers a LaunchReport when the
+// command ends. Returns UNAVAILABLE if the process has exited.
 absl::StatusOr<Fd> StartIn(const Fd& sandbox, const StartOptions& start, const SpawnIo& io);
 
 // Requests a TCP socket in the sandbox's network from its first process. Returns UNAVAILABLE if the process has exited

@@ -1,9 +1,9 @@
 // Opens sandboxes in advance. Sandboxes with the same image, bind mounts, limits, and snapshot setting are of the same
 // kind. Sandboxes that start from a snapshot are not pooled.
 //
-// After each request, the pool opens one more sandbox of the requested kind, even if none was available. If the pool is
-// then too large, it removes the oldest sandbox. So the pool contains the most recently requested kinds. At startup, it
-// opens sandboxes with default options.
+// After each request, the pool opens one more sandbox of the requested kind, even if none was available. If that makes
+// the pool too large, it removes the oldest sandbox. So the pool contains the most recently requested kinds. At
+// startup, it opens sandboxes with default options.
 //
 //   Acquire(kind) ──▶ orders ──▶ filler thread ──make──▶ ready, oldest first ──▶ Acquire(kind)
 //                                                          └──more than size──▶ removed

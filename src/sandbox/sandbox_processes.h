@@ -9,7 +9,7 @@ namespace ingot::sandbox {
 
 // Returns `first` and its descendants. `first` is the nearest subreaper above every process of its sandbox. Processes
 // that start during the call may be missed; a later call finds them. Requires /proc/PID/task/TID/children, which most
-// kernels have.
+// kernels provide.
 std::vector<pid_t> ProcessesOf(pid_t first);
 
 // Returns the thread ids of a process, starting with the process's own id.

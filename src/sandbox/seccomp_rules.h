@@ -23,7 +23,7 @@ struct ArgumentTest {
 // Calls that satisfy all tests fail with `error`.
 struct FilterRule {
   std::string name;  // unique
-  std::string call;  // "" = every call from another architecture, such as 32-bit calls
+  std::string call;  // "" = every call for another architecture, such as 32-bit calls
   int error = 0;     // errno
   std::vector<ArgumentTest> arguments;
 };

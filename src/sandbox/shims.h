@@ -1,4 +1,4 @@
-// Adds the real programs' folders to PATH. Version managers (pyenv, rbenv, asdf, ...) put scripts there that look up
+// Adds the real programs' folders to PATH. Version managers (pyenv, rbenv, asdf, ...) put scripts in PATH that look up
 // the real program in files that a sandbox cannot see. Thread safe.
 #pragma once
 

@@ -35,8 +35,8 @@ struct SpawnOptions {
   bool own_session = true;  // false = the process stays in the caller's session and process group
   bool dumps_core = false;  // false = RLIMIT_CORE is 0
   int program_fd = -1;      // open file with the program; -1 = use argv[0]
-  // True = the kernel kills the process when the thread that called Spawn exits, which includes the end of this
-  // process. Use it if that thread waits for the process. The process's own children are not killed.
+  // True = the kernel kills the process when the thread that called Spawn exits, including when this process ends. Use
+  // it if that thread waits for the process. The process's own children are not killed.
   bool dies_with_its_thread = false;
 };
 
@@ -45,7 +45,7 @@ struct SpawnOptions {
 absl::StatusOr<pid_t> Spawn(const Command& command, const SpawnIo& io, const SpawnOptions& options);
 
 // Waits for a child process to end, reaps it, and returns its wait status. Returns DEADLINE_EXCEEDED if it was killed
-// after running for `timeout`. `name` is the program's name, for the error and the `Wait` (base/waits.h).
+// because `timeout` passed. `name` is the program's name, for the error and the `Wait` (base/waits.h).
 absl::StatusOr<int> AwaitChild(pid_t pid, const std::string& name, std::chrono::milliseconds timeout);
 
 }  // namespace ingot::sandbox

@@ -6,7 +6,7 @@
 //                           └ seen by commands as   └ ends together with every process that              └ removes
 //                             work(), home(), tmp()   it started, including daemons                        everything
 //
-// An ISOLATION LEVEL indicates how strongly a sandbox is separated from everything else. From strongest to weakest:
+// An ISOLATION LEVEL indicates how strongly a sandbox is isolated from everything else. From strongest to weakest:
 //
 //   full         namespaces, and limits on total memory, processes, and CPU (control groups)
 //   namespaces   a separate root folder, network, and PIDs, and a system call filter (seccomp)
@@ -17,15 +17,15 @@
 // A probe at startup determines the ProbeResult. docs/guide/sandbox.md lists the attacks that each level prevents.
 //
 // Implementations must follow these rules:
-//   1. Run returns after the command's last process has exited, no matter which sessions and groups it created.
+//   1. Run returns after the command's last process has exited, regardless of which sessions and groups it created.
 //   2. If the process that owns the Substrate dies, even by SIGKILL, all sandboxes' commands end.
 //   3. No ancestor of an agent's process holds a key that belongs to the run or another episode.
-//   4. Paths are passed and returned as commands in the sandbox see them. Links in its folders are never followed when
-//      files there are accessed from the host.
+//   4. Paths are passed and returned as commands in the sandbox see them. When files in its folders are accessed
+//      from the host, links are never followed.
 //   5. A substrate failure is reported as a Status, never as an Outcome, so the episode is retried.
 //
 // Threads: Prepare is thread safe. A Sandbox is used by one thread at a time, except for TakeSnapshot and MemoryKills.
-// Run blocks for at most the command's time limit and grace, plus the moment that killed processes need to exit.
+// Run blocks for at most the command's time limit and grace period, plus the moment that killed processes need to exit.
 #pragma once
 
 #include <cstdint>
@@ -56,7 +56,7 @@ std::string_view IsolationLevelName(IsolationLevel isolation);
 // The isolation that this machine allows. Determined once at startup by trying each part.
 struct ProbeResult {
   IsolationLevel isolation = IsolationLevel::kProcess;
-  bool own_uid = false;          // each sandbox has a uid not shared with Ingot or other sandboxes
+  bool own_uid = false;          // each sandbox has a uid that it does not share with Ingot or other sandboxes
   bool user_namespace = false;   // each sandbox has its own user namespace without capabilities
   bool pid_namespace = false;    // a sandbox can see and signal only its own processes
   bool mount_namespace = false;  // hidden paths are hidden regardless of their mode
@@ -64,11 +64,11 @@ struct ProbeResult {
   bool root_folder = false;      // a sandbox sees only programs and its own folders
   bool own_network = false;      // a sandbox can reach only the gateway
   bool seccomp = false;          // system calls are filtered
-  int landlock = 0;              // kernel's Landlock version if it provides the isolation; 0 = not used
+  int landlock = 0;              // the kernel's Landlock version, if it provides the isolation; 0 = not used
   int groups = 0;                // cgroup version that limits sandbox totals; 0 = none
   int freezer = 0;               // cgroup version that freezes commands for snapshots; 0 = none
   bool layers = false;           // true = snapshots and forks use overlayfs; false = they are copies
-  int64_t first_uid = 0;         // own_uid: first uid of the sandboxes
+  int64_t first_uid = 0;         // with own_uid, the first uid of the sandboxes
   // Parts that the machine does not allow, with the reasons: "PID and mount namespaces (clone: Operation not
   // permitted)".
   std::vector<std::string> rejected;
@@ -105,7 +105,7 @@ struct SubstrateOptions {
   // Folder of the image store (sandbox/image/image.h). Created if missing. Empty = sandboxes cannot use stored images.
   std::string images;
   // Limits on a sandbox's total usage, enforced at isolation level `full`; 0 = no limit. At lower levels, a MemoryWatch
-  // enforces `memory_bytes`, and `processes` is enforced if there is a uid per sandbox or a user namespace.
+  // enforces `memory_bytes`, and `processes` is enforced if each sandbox has its own uid or user namespace.
   GroupLimits totals = {.memory_bytes = int64_t{4} << 30, .processes = 1024, .cpus = 0};
   DiskLimits disk = {.bytes = int64_t{16} << 30, .files = 2'000'000};
   // Number of sandboxes to open in advance, of the most recently requested kinds. -1 = chosen by the caller;
@@ -127,13 +127,13 @@ class Snapshot {
  public:
   virtual ~Snapshot() = default;
   // Writes work/ and home/ to `sink` as a tar archive (sandbox/trees/snapshot_tar.h). With an image, the archive also
-  // contains root/ with the files that differ from the image. Blocks as long as the sink does.
+  // contains root/ with the files that differ from the image. Blocks while the sink does.
   virtual absl::Status WriteTar(const ByteSink& sink) const = 0;
 };
 
 // A sandbox folder that commands also see at another path.
 struct BindMount {
-  std::string folder;  // name of the folder next to work/, which is created empty, or "work"
+  std::string folder;  // "work", or the name of a folder next to work/, which is created empty
   std::string at;      // absolute path
   bool operator==(const BindMount&) const = default;
 };
@@ -142,13 +142,13 @@ struct SandboxOptions {
   // Root folder of an image (sandbox/image/image.h). Commands run as root in the sandbox. Empty = use the machine's
   // programs. Requires at least isolation level `namespaces`.
   std::string image;
-  // If there is no image, allowed only at /app, /logs, /tests, /solution, and /home/user. Bind mounts require at least
+  // Without an image, allowed only at /app, /logs, /tests, /solution, and /home/user. Bind mounts require at least
   // isolation level `namespaces`.
   std::vector<BindMount> binds;
   // Snapshot to fork. The sandbox starts with its files and image. Null = start with empty folders.
   std::shared_ptr<const Snapshot> from;
   // For forks with an image. True = the root folder is the unchanged image plus the snapshot's changes in `kept_folder`
-  // (an absolute path; empty = no changes). False = it has all of the snapshot's changes.
+  // (an absolute path; empty = no changes). False = it includes all of the snapshot's changes.
   bool is_pristine = false;
   std::string kept_folder;
   // True = prepare for cheap snapshots of this sandbox. False = its snapshots are copies.
@@ -161,7 +161,7 @@ struct SandboxOptions {
 
 // A command that runs in parallel with the next command and ends with it.
 struct Companion {
-  Fd input;   // other end of its stdin; reports POLLERR after all of the command's processes have closed it
+  Fd input;   // other end of its stdin; reports POLLERR once all of the command's processes have closed theirs
   Fd output;  // unnamed file with its stdout and stderr so far
 };
 
@@ -170,8 +170,8 @@ class Sandbox {
   // Ends all running processes and removes the folders.
   virtual ~Sandbox() = default;
 
-  // Paths as commands in the sandbox see them. work() is the working directory. home() is HOME and is initially empty.
-  // tmp() is TMPDIR.
+  // Return paths as commands in the sandbox see them. work() is the working directory. home() is HOME and is initially
+  // empty. tmp() is TMPDIR.
   virtual const std::string& work() const = 0;
   virtual const std::string& home() const = 0;
   virtual const std::string& tmp() const = 0;
@@ -179,7 +179,7 @@ class Sandbox {
   virtual std::string InsideUrl(const std::string& url) const = 0;
 
   // Writes work/`relative`. Creates parent folders and replaces anything an agent put there. If the content begins with
-  // "#!", the file is executable. Returns INVALID_ARGUMENT if the path leads outside of work/.
+  // "#!", the file is executable. Returns INVALID_ARGUMENT if the path leads outside work/.
   virtual absl::Status WriteFile(const std::string& relative, std::string_view content) = 0;
 
   // Reads work/`relative`. Returns NOT_FOUND if it does not exist, OUT_OF_RANGE if it is larger than `limit_bytes`, and
@@ -200,7 +200,7 @@ class Sandbox {
   // Empties a BindMount's folder and copies the files in `source`, a host folder, into it. Commands may change all of
   // the files and execute those that begin with "#!".
   virtual absl::Status FillBound(const std::string& folder, const std::string& source) = 0;
-  // Empties a BindMount's folder and creates one folder in it. Only the sandbox can access them.
+  // Empties a BindMount's folder and creates one folder in it. Only the sandbox can access either.
   virtual absl::Status ClearBound(const std::string& folder, const std::string& inner) = 0;
 
   // Saves the current files. May be called while Run is active on another thread: the running command is frozen and
@@ -209,13 +209,13 @@ class Sandbox {
   // snapshot or could not be frozen.
   virtual absl::StatusOr<std::shared_ptr<const Snapshot>> TakeSnapshot() = 0;
 
-  // Runs one command in the sandbox. A command that ran has an Outcome, no matter how it ended. An error means that the
-  // command did not run or that the substrate failed:
+  // Runs one command in the sandbox. A command that ran has an Outcome, regardless of how it ended. An error means that
+  // the command did not run or that the substrate failed:
   // - NOT_FOUND: the program or folder does not exist.
   // - PERMISSION_DENIED: the program or folder is not accessible.
   // - INVALID_ARGUMENT: argv is empty, contains a NUL byte, or is too large, or the file is not executable.
   // - RESOURCE_EXHAUSTED: no process, descriptor, or memory is available.
-  // - CANCELLED: `cancel` was cancelled.
+  // - CANCELLED: `cancel` was canceled.
   // - UNAVAILABLE: the sandbox's first process died.
   //
   // The error is a sandbox fault (sandbox/sandbox_fault.h) if an earlier command may have caused it. `cancel` may be
@@ -247,7 +247,7 @@ class Substrate {
   virtual ~Substrate() = default;
 
   virtual const ProbeResult& probe_result() const = 0;
-  // Returns the options that this object was created with.
+  // Returns the options with which this object was created.
   virtual const SubstrateOptions& options() const = 0;
 
   // Returns UNAVAILABLE or RESOURCE_EXHAUSTED if no folder, uid, or process is available; a retry may succeed. Returns
@@ -257,9 +257,9 @@ class Substrate {
   absl::StatusOr<std::unique_ptr<Sandbox>> Prepare() { return Prepare(SandboxOptions()); }
 };
 
-// Probes the machine and returns the strongest substrate. Returns FAILED_PRECONDITION, with the probe's findings, if
-// its isolation is weaker than `require` or it lacks the uid that agent_uid "own" requires. Removes folders that killed
-// runs left in work_root.
+// Probes the machine and returns the strongest substrate. Returns FAILED_PRECONDITION, with the probe's results, if its
+// isolation is weaker than `require` or it cannot provide the separate uid that agent_uid "own" requires. Removes
+// folders that killed runs left in work_root.
 absl::StatusOr<std::unique_ptr<Substrate>> MakeSubstrate(const SubstrateOptions& options);
 
 }  // namespace ingot::sandbox

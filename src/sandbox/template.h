@@ -6,8 +6,8 @@
 //   ${json:name}            a variable or field as JSON; strings are quoted and escaped
 //   $${                     a literal ${
 //
-// Any other `$` is literal, so a shell's $HOME needs no escape. Parse checks names, and Render checks fields. Immutable
-// and thread safe.
+// Any other `$` is literal, so a shell's $HOME does not need escaping. Parse checks names, and Render checks fields.
+// Immutable and thread safe.
 #pragma once
 
 #include <map>
@@ -31,7 +31,7 @@ class Template {
   Template() = default;
 
   // `known` lists the allowed names. Each is also allowed with the prefix "json:". A name that ends in '.' ("task.")
-  // allows any field below it. Returns INVALID_ARGUMENT, with the invalid variable and the allowed ones, if the text
+  // allows any field below it. Returns INVALID_ARGUMENT, with the invalid variable and the allowed names, if the text
   // uses any other name.
   static absl::StatusOr<Template> Parse(std::string_view text, const std::vector<std::string>& known);
 

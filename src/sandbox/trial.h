@@ -15,7 +15,7 @@ namespace ingot::sandbox {
 // not a known interpreter.
 std::vector<std::string> PrintsOne(const std::string& program);
 
-// Returns whether the exit code is the one that a shell or env uses for a program that is missing or cannot be
+// Returns whether the exit code is one that a shell or env uses for a program that is missing or cannot be
 // executed.
 bool CouldNotStart(const Outcome& outcome);
 

@@ -12,7 +12,7 @@ namespace ingot::sandbox {
 struct EgressRequest {
   bool is_tunnel = false;
   HostPort host;
-  // Request to forward to the host, unused for tunnels. It has a relative target, a Host header that names the host,
+  // The request to forward to the host, unused for tunnels. It has a relative target, a Host header with the host,
   // "Connection: close", and none of the headers meant for the proxy.
   std::string head;
 };

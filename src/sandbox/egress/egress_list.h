@@ -1,9 +1,9 @@
 // Parses and matches the list of hosts that an image build may reach (agents.image_build_hosts). Each entry is a host
 // and a port:
 //
-//   pypi.org:443         exactly this name
-//   *.pythonhosted.org:443   all names below it, but not the name itself
-//   10.0.0.7:5000, [fd00::7]:5000   an address
+//   pypi.org:443 exactly this name *.pythonhosted.org:443 all
+//   subdomains, but not the name itself 10.0.0.7:5000, [fd00::7]:5000 an
+//   address
 //
 // The list applies to the requested name. The address that the name resolves to is also checked (MayReach), so that an
 // untrusted name cannot lead to this machine or its network.
@@ -20,7 +20,7 @@
 
 namespace ingot::sandbox {
 
-// Scope of an address.
+// The scope of an address.
 //   kPublic    the internet
 //   kPrivate   the owner's network (RFC 1918, unique local addresses, carrier-grade NAT, ...)
 //   kLocal     this machine or its link: loopback, link-local (including cloud metadata services), multicast, reserved
@@ -46,7 +46,7 @@ class EgressList {
   // Returns INVALID_ARGUMENT, naming the entry, if an entry is invalid.
   static absl::StatusOr<EgressList> Parse(const std::vector<std::string>& entries);
 
-  // kName = an entry has exactly this host, kBelow = it is below a "*." entry, kNone = it is not in the list.
+  // kName = an entry has exactly this host, kBelow = the host is below a "*." entry, kNone = it is not in the list.
   enum class Match { kNone, kBelow, kName };
   Match Find(const HostPort& host) const;
 

@@ -8,7 +8,7 @@
 // open at a time, and others wait. A connection is closed after five minutes without traffic. A rejected request gets a
 // 403 with the reason.
 //
-// One thread accepts, and each connection has its own thread. The destructor ends all of them immediately.
+// One thread accepts connections, and each connection has its own thread. The destructor ends them all immediately.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // Relays connections from sandboxes to a gateway in another process. It accepts connections on the sandboxes' listening
 // sockets, connects to the gateway once per connection, and copies bytes in both directions on one thread. A gateway in
-// this process accepts on the sockets itself, so it needs no relay. Thread safe.
+// this process accepts connections on the sockets itself, so it needs no relay. Thread safe.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ class Relay {
   Relay(const Relay&) = delete;
   Relay& operator=(const Relay&) = delete;
 
-  // Maximum open connections per listening socket, that is, per sandbox. Further connections wait in the socket's
-  // backlog, so one sandbox cannot exhaust the gateway's connections.
+  // The maximum number of open connections per listening socket, that is, per sandbox. Further connections wait in the
+  // socket's backlog, so one sandbox cannot exhaust the gateway's connections.
   static constexpr size_t kMaxConnections = 128;
 
   // Serves a listening socket until the returned object is destroyed. `url` is the gateway's URL,

@@ -4,7 +4,7 @@
 //   version 1   one folder per controller: memory/OWN/ingot-PID-K/N, pids/OWN/ingot-PID-K/N, cpu/OWN/ingot-PID-K/N
 //   version 2   one folder: OWN/ingot-PID-K/N, if OWN's controllers are delegated to this user
 //
-// The next Make removes groups left behind by dead processes (group_tree.h).
+// The next Make removes groups that dead processes left (group_tree.h).
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@
 namespace ingot::sandbox {
 
 struct GroupLimits {
-  int64_t memory_bytes = 0;  // 0 = no limit; same for the other fields
+  int64_t memory_bytes = 0;  // 0 = no limit; likewise for the other fields
   int64_t processes = 0;     // includes threads
   double cpus = 0;           // 0.5 = half of one core's time
   bool operator==(const GroupLimits&) const = default;

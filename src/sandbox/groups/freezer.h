@@ -1,13 +1,13 @@
-// Freezes all of a sandbox's commands at once, so that its files do not change while they are copied. It uses a control
-// group because a process in a frozen group cannot resume itself with signals, timers, or privileges. SIGSTOP can be
-// undone with SIGCONT.
+// Freezes all of a sandbox's commands at once so that its files do not change while they are copied. It uses a control
+// group because a process in a frozen group cannot resume itself with signals, timers, or privileges, whereas SIGSTOP
+// can be undone with SIGCONT.
 //
 //   version 2   cgroup.freeze in OWN/ingot-PID-K/N, or in the group `commands` of a sandbox with version 2 limits
 //   version 1   freezer.state in freezer/OWN/ingot-PID-K/N
 //
 // Commands enter the group between vfork and exec (launcher/command.h), so everything they start is in it too. The
-// sandbox's first process stays outside. It can end frozen commands that must be killed, and a frozen sandbox whose
-// owner has died. Use a Freezer from one thread at a time.
+// sandbox's first process stays outside. It can end frozen commands that must be killed, and can end a frozen sandbox
+// whose owner has died. Use a Freezer from one thread at a time.
 #pragma once
 
 #include <atomic>
@@ -45,8 +45,8 @@ class Freezer {
   Freezer(const Freezer&) = delete;
   Freezer& operator=(const Freezer&) = delete;
 
-  // Blocks until all processes are frozen. Returns UNAVAILABLE if that takes longer than `timeout`; all processes then
-  // resume.
+  // Blocks until all processes are frozen. If that takes longer than `timeout`, all processes resume and UNAVAILABLE is
+  // returned.
   absl::StatusOr<ScopedFreeze> Freeze(std::chrono::milliseconds timeout = std::chrono::seconds(30)) const;
   // Returns false if the processes have been thawed in the meantime, for example to end them.
   bool IsFrozen() const;
@@ -87,7 +87,7 @@ class Freezers {
 
   const GroupTree tree_;
   const int version_;
-  // parent of this process's freezer groups; empty = each is inside its sandbox's limit group
+  // Parent of this process's freezer groups. Empty = each group is inside its sandbox's limit group.
   const std::string folder_;
   std::atomic<uint64_t> next_{0};
 };

@@ -1,4 +1,4 @@
-// Creates and removes this process's control groups. They are below its own group:
+// Creates and removes this process's control groups, which are below its own group:
 //
 //   OWN/ingot-PID-K/N         group of sandbox N
 //   OWN/ingot-PID-K/N/commands   version 2: group of N's commands, if N has limits (freezer.h)
@@ -21,7 +21,7 @@ struct GroupTree {
 };
 
 inline constexpr char kCommandsGroup[] = "commands";
-// Group below OWN (version 2) that holds this process if OWN may not contain processes.
+// The group below OWN (version 2) that contains this process if OWN may not contain processes.
 inline constexpr std::string_view kLeafGroup = "/ingot-main";
 
 // Returns the folder OWN. `controller` is for version 1; empty = version 2. Returns FAILED_PRECONDITION if the

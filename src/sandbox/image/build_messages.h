@@ -10,13 +10,13 @@
 
 namespace ingot::sandbox {
 
-// Argument that makes the launcher program run a build.
+// The argument that makes the launcher program run a build.
 inline constexpr char kBuildMode[] = "build";
 
-// Path of a build's scratch folder in its sandbox's root folder (launcher/root.h). The path does not exist on the host.
+// The path of a build's scratch folder in its sandbox's root folder (launcher/root.h). It does not exist on the host.
 inline constexpr char kBuildScratch[] = "/.image";
 
-// Followed by the scratch folder (which contains var/, tmp/, and a file passwd), `visible` paths, `arguments` strings
+// Followed by the scratch folder (which contains var/, tmp/, and a passwd file), `visible` paths, `arguments` strings
 // (the first is an absolute path), `variables` strings, and the filter.
 struct BuildHeader {
   uint32_t first_id = 0;  // host uid and gid that map to id 0 in the sandbox

@@ -1,12 +1,12 @@
 // Runs one program that builds an untrusted image. The author of a Dockerfile controls its build steps. The isolation
-// is as strong as that of sandboxes at level `full`, but the program is root in a user namespace, because it needs
-// mounts and many uids:
+// is as strong as at level `full`, but the program is root in a user namespace, because it needs mounts and many
+// uids:
 //
-//   uids        65,536 of its own, above 2^31, so files and processes belong to no user on the machine
-//   namespaces  user, PID, mount, network, IPC, host name, control groups (launcher/build.h)
-//   files       the system's programs (read-only) and a scratch folder, but no other files of the machine
-//   network     a loopback interface with an EgressProxy as the only way out
-//   kernel      a system call filter, and control groups that limit total memory and processes
+//   uids 65,536 private uids above 2^31, so files and processes belong to no user on the machine namespaces user,
+//   PID, mount, network, IPC, host name, control groups (launcher/build.h) files the system's programs
+//   (read-only) and a scratch folder, but no other files of the machine network a loopback interface, with an
+//   EgressProxy as the only way out kernel a system call filter, and control groups that limit total memory and
+//   processes
 //
 // Use from one thread.
 #pragma once
@@ -27,7 +27,7 @@ namespace ingot::sandbox {
 struct BuildProgram {
   std::vector<std::string> argv;       // argv[0] is absolute
   std::vector<std::string> variables;  // "NAME=value"; variables for the proxy are added
-  // absolute path; contains var/ and tmp/, belongs to first_id(), and appears in the sandbox as kBuildScratch
+  // Absolute path. Contains var/ and tmp/, belongs to first_id(), and appears in the sandbox as kBuildScratch.
   std::string scratch;
   std::vector<std::string> visible;  // additional absolute paths to show, read-only
 };
@@ -42,7 +42,7 @@ class BuildSandbox {
   BuildSandbox(BuildSandbox&&) = default;
   BuildSandbox& operator=(BuildSandbox&&) = delete;
 
-  // Host uid and gid of the sandbox's root user.
+  // Returns the host uid and gid of the sandbox's root user.
   uint32_t first_id() const { return first_id_; }
   // Starts the program with `out` as its stdout and stderr. Returns a child process that exits when the program does,
   // with the same exit code. The child is killed when this thread exits. Must be called at most once. Returns

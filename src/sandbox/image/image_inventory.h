@@ -1,7 +1,7 @@
 // Lists and removes the images in a store (sandbox/image/image.h). A process that uses images holds the store until it
-// exits, so that no image is removed while a sandbox uses it:
+// exits so that no image is removed while a sandbox uses it:
 //
-//   ROOT/users    an empty file, locked (flock) by every process that uses an image from the store
+//   ROOT/users    an empty file, locked (flock) by every process that uses an image in the store
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ namespace ingot::sandbox {
 struct StoredImage {
   std::string digest;  // "sha256:<hex>"
   std::vector<std::string>
-      sources;  // sources that it was unpacked from, sorted; written as in ImageStore::Resolve with absolute paths
+      sources;  // sources from which it was unpacked, sorted; written as in ImageStore::Resolve, with absolute paths
   int64_t bytes = 0;         // disk usage
-  std::time_t last_use = 0;  // last time that a sandbox or a command requested it
+  std::time_t last_use = 0;  // last time when a sandbox or a command requested it
 };
 
 // Returns the images, ordered by last use. Returns an empty list if the folder is not a store. Returns UNAVAILABLE if

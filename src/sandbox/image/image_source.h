@@ -1,4 +1,4 @@
-// Parses image names (ImageStore::Resolve) and restricts which ones untrusted users may use.
+// Parses image names (ImageStore::Resolve) and restricts which names untrusted users may use.
 #pragma once
 
 #include <string>

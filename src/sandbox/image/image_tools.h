@@ -3,9 +3,9 @@
 //
 //   ROOT/unpack-<random>/   locked by its process (flock) while in use
 //
-// A tool is killed when this process ends for any reason, but processes that the tool started may run a little longer.
-// The folder of a dead process is recognized by its missing lock. Unlike pids, this works across containers that share
-// a store. Use from one thread.
+// A tool is killed when this process ends for any reason, but processes that it started may run a little longer. The
+// folder of a dead process is recognized by its missing lock. Unlike pids, this works across containers that share a
+// store. Use from one thread.
 #pragma once
 
 #include <chrono>
@@ -21,12 +21,12 @@
 
 namespace ingot::sandbox {
 
-// Name prefix of scratch folders in a store.
+// The name prefix of scratch folders in a store.
 inline constexpr char kScratchPrefix[] = "unpack-";
 
 inline constexpr std::chrono::seconds kToolTimeout = std::chrono::minutes(30);
 
-// Folder where a tool unpacks an archive.
+// The folder where a tool unpacks an archive.
 struct UnpackBound {
   std::string folder;
   int64_t archive_bytes = 0;
@@ -47,7 +47,7 @@ class ImageTools {
 
   // Runs a tool and returns its combined stdout and stderr, limited to the last 64 KiB. Errors:
   // - NOT_FOUND: the tool is not installed.
-  // - INVALID_ARGUMENT: the tool failed. The message has its last line.
+  // - INVALID_ARGUMENT: the tool failed. The message includes its last line.
   // - RESOURCE_EXHAUSTED: the tool was killed at a limit (image_limits.h), which the message names.
   // - DEADLINE_EXCEEDED or CANCELLED: the tool was killed.
   absl::StatusOr<std::string> Run(const std::vector<std::string>& argv, std::chrono::seconds timeout = kToolTimeout,

@@ -1,9 +1,9 @@
-// Runs a command so that it cannot reach its sandbox's companions, although they have the same uid, files, and network:
+// Runs a command that cannot access its sandbox's companions, although they share its uid, files, and network:
 //
 //   sandbox's PID namespace         first process of the sandbox, companions
 //     └ a nested PID namespace       its first process, the command, and its children, with a separate /proc
 //
-// A command that runs next to companions cannot see their processes, so it cannot read their memory or environment or
+// A command that runs next to companions cannot see their processes, so it cannot read their memory or environment, or
 // send them signals. Each companion has private shared memory and a private /dev/shm. The sandbox's first process sees
 // all of them.
 #pragma once

@@ -8,8 +8,8 @@
 //   namespaces of the first process    PID, mount, network, IPC, host name: owned by the machine's root
 //   namespaces of the builder          user, mount, control groups: owned by the builder
 //
-// So the builder can neither change the network nor remove mounts of the first process, because mounts from another
-// user namespace are locked. On the host, its files and processes have uids that no other user has.
+// So the builder cannot change the network or remove the first process's mounts, because mounts from another user
+// namespace are locked. On the host, its files and processes have uids that no other user has.
 #pragma once
 
 namespace ingot::sandbox::launcher {

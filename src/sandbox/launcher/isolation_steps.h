@@ -15,7 +15,7 @@ int MapIdsTo(uid_t inside, uid_t uid, gid_t gid);
 // In a new mount namespace, stops mount propagation to the host. Later mounts on the host are still visible.
 int DetachMounts();
 
-// Covers a folder with an empty read-only one, or a file with /dev/null. A missing path is not an error.
+// Covers a folder with an empty read-only folder, or a file with /dev/null. A missing path is not an error.
 int HidePath(const char* path, bool is_folder);
 
 // Mounts /proc for the calling process's PID namespace.

@@ -1,4 +1,4 @@
-// Stores the one measure that a test disables in this process (sandbox/measures.h).
+// Stores the measure, if any, that a test disables in this process (sandbox/measures.h).
 #pragma once
 
 #include "sandbox/measures.h"

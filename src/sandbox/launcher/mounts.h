@@ -1,4 +1,4 @@
-// Wraps mount system calls for the launcher. Functions return 0 or errno, or a descriptor, or -1 with errno set.
+// Wraps mount system calls for the launcher. Functions return 0 or errno, or a descriptor or -1 (errno is set).
 #pragma once
 
 #include <sys/types.h>
@@ -25,8 +25,8 @@ int MakePlace(const char* path, bool is_folder);
 int UserNamespaceOf(uint32_t inside, uint32_t outside);
 
 // Maps the owners of files in a copy with `user_namespace`. Files with unmapped owners appear to belong to nobody: they
-// can be read and executed with the permissions for others, but not written or connected to. Returns EINVAL if the file
-// system does not support this.
+// can be read and executed with the permissions for others, but cannot be written or connected to. Returns EINVAL if
+// the file system does not support this.
 int MapOwners(int tree, int user_namespace, bool recursive);
 
 }  // namespace ingot::sandbox::launcher

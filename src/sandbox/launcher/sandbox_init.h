@@ -1,6 +1,6 @@
 // Runs a sandbox's first process. It sets up the isolation and then runs the sandbox's commands one after another. It
-// starts each command, and adopts and reaps its orphans. It kills all of them when the command has ended, on request,
-// or when the start's socket closes. It exits when the sandbox's socket closes, and may outlive the launcher. In a PID
+// starts each command, and adopts and reaps its orphans. It kills them all when the command has ended, on request, or
+// when the start's socket closes. It exits when the sandbox's socket closes, and may outlive the launcher. In a PID
 // namespace, it is process 1. It has the launcher's uid, holds only its own episode's keys, and cannot be traced.
 #pragma once
 
@@ -16,7 +16,7 @@ namespace ingot::sandbox::launcher {
 // Settings shared by a launcher's sandboxes.
 struct Ground {
   uint32_t isolation = 0;
-  uid_t uid = 0;  // Ingot's
+  uid_t uid = 0;  // Ingot's uid
   gid_t gid = 0;
   char** visible = nullptr;  // paths that sandboxes see
   uint32_t visible_count = 0;
@@ -42,7 +42,7 @@ int CloneFlags(const Ground& ground);
 // Reports that a sandbox or a start failed.
 void ReportFailure(int control, LaunchStep step, int error, int index);
 
-// Sends bytes with those descriptors in `fds` that are not -1, and closes the descriptors.
+// Sends bytes along with the descriptors in `fds` that are not -1, and closes the descriptors.
 void Answer(int socket, const void* bytes, size_t size, int (&fds)[kMaxReportDescriptors]);
 
 // Makes the kernel kill this sandbox's processes first if the machine runs out of memory, because losing an episode is

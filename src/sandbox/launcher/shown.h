@@ -14,7 +14,7 @@
 
 namespace ingot::sandbox::launcher {
 
-// Id that owns all files in shown folders after mapping. No other file has it.
+// The id that owns all files in shown folders after mapping. It owns no other files.
 inline constexpr uint32_t kNobodysId = 4294967293;
 
 // Copies the file or folder at `path` and skips a missing path. `nobody` is a user namespace for kNobodysId; -1 = do

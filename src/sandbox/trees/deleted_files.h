@@ -1,12 +1,12 @@
 // Finds a sandbox's unnamed files: unlinked files, and files opened with O_TMPFILE. They use disk space while a process
-// holds them, but are not visible in any folder. Finds files that the sandbox's processes have open (in any thread's
+// has them open, but are not visible in any folder. Finds files that the sandbox's processes have open (in any thread's
 // descriptor table) or have mapped without a descriptor. In-memory files (memfd, /dev/shm) are not counted because the
 // memory limit covers them. A file whose descriptor is only in a message between two sockets cannot be seen or
 // measured. Such descriptors are counted instead.
 //
 // If processes start or exit during the search, it is repeated a few times, because a chain of short-lived processes
-// could pass a file on. If this process may not follow /proc/PID/map_files (CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE), a
-// mapped file counts as the length of its mappings.
+// could pass a file along. If this process may not follow /proc/PID/map_files (CAP_SYS_ADMIN or
+// CAP_CHECKPOINT_RESTORE), a mapped file counts as the length of its mappings.
 #pragma once
 
 #include <sys/types.h>
@@ -27,7 +27,7 @@ struct DeletedFiles {
   int64_t in_flight = 0;  // number of descriptors in flight
 };
 
-// `folder` is the sandbox's folder. A file on the same file system counts even if that file system is in memory.
+// `folder` is the sandbox's folder. Files on the same file system count even if that file system is in memory.
 DeletedFiles FindDeletedFiles(const SandboxOwner& sandbox, const char* folder);
 
 }  // namespace ingot::sandbox

@@ -29,14 +29,14 @@ inline constexpr char kOpaqueOfUsers[] = "user.overlay.opaque";
 bool IsOpaque(int folder);
 
 // Merges the folder `part` of all `layers`, which are ordered bottom first, into `to`. Files are linked instead of
-// copied, and `to` receives owners, modes, and times. Returns the same errors as CopyTree. After an error, the state of
+// copied, and `to` gets owners, modes, and times. Returns the same errors as CopyTree. After an error, the state of
 // `to` is undefined. REQUIRES: `to` is empty and no agent can enter it.
 absl::Status MergeLayers(const std::vector<std::shared_ptr<const Layer>>& layers, const std::string& part, int to);
 
 // Returns a layer with the same work/ and home/ whose root/ contains only what `layer` has in `folder`. The new folder
-// is opaque if it was opaque in `layer`, or if `layer` has something else at or above its place. Files are linked
-// instead of copied. `folder` is an absolute path in the image; empty = root/ is empty. `mark` is kOpaqueOfRoot or
-// kOpaqueOfUsers. Returns the same DATA_LOSS errors as CopyTree.
+// is opaque if it was opaque in `layer`, or if `layer` has something other than a folder at or above its path. Files
+// are linked instead of copied. `folder` is an absolute path in the image; empty = root/ is empty. `mark` is
+// kOpaqueOfRoot or kOpaqueOfUsers. Returns the same DATA_LOSS errors as CopyTree.
 absl::StatusOr<std::shared_ptr<const Layer>> OneFolderOf(const std::shared_ptr<const Layer>& layer,
                                                          const std::string& folder, const std::string& work_root,
                                                          const char* mark);

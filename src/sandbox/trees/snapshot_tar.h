@@ -17,7 +17,7 @@ namespace ingot::sandbox {
 // Receives the next bytes of an archive. If it returns an error, WriteTar stops and returns that error.
 using ByteSink = std::function<absl::Status(std::string_view bytes)>;
 
-// A folder in the archive: `name`, merged from `layers`, which are ordered from top to bottom.
+// The folder `name` in the archive, merged from `layers`, which are ordered from top to bottom.
 struct TarPart {
   std::string name;
   std::vector<std::string> layers;
@@ -37,7 +37,7 @@ struct TarLimits {
 // Ingot may not read, extended attributes, and setuid and setgid bits, which would take effect if root unpacks the
 // archive. With `marks_deleted`, also skips files that are named like whiteouts. A hard link becomes a separate file.
 // All paths are accessed through descriptors (base/open_file.h). If the layers change during the call, the archive may
-// be corrupt, but never contains files from outside the layers. Returns the sink's errors, RESOURCE_EXHAUSTED if a
+// be corrupt, but it never contains files from outside the layers. Returns the sink's errors, RESOURCE_EXHAUSTED if a
 // limit is exceeded, and UNAVAILABLE if a layer cannot be read.
 absl::Status WriteTar(const std::vector<TarPart>& parts, const TarLimits& limits, const ByteSink& sink);
 

@@ -18,10 +18,10 @@ class TreeVisitor {
   // Called for each entry `name` in `folder` that is not a folder, before any subfolder is entered. The visitor may
   // remove the entry.
   virtual absl::Status File(int folder, const std::string& name, const struct stat& info) = 0;
-  // Called for each folder below the top, together with the files next to it.
+  // Called for each folder below the top, along with the files next to it.
   virtual absl::Status Found(const struct stat& /*folder*/) { return absl::OkStatus(); }
   // Called before a folder is opened. For the top folder, the arguments are WalkTree's `parent` and `name`. Code that
-  // changes its mode by name must not follow links, because an agent may replace it with a link at any time.
+  // changes its mode by name must not follow links, because an agent may replace the folder with a link at any time.
   virtual absl::Status Enter(int parent, const std::string& name, const struct stat& info) = 0;
   // Called after everything in `folder`: first Leave from inside, then Left from its parent. Neither is called for a
   // folder that was moved during the walk.
@@ -31,7 +31,7 @@ class TreeVisitor {
   virtual absl::Status Failed(const std::string& name) = 0;
 };
 
-// Returns whether an owner other than root must change the folder's mode before walking it.
+// Returns whether an owner other than root must change the folder's mode to walk it.
 bool IsClosed(const struct stat& info);
 
 // Walks `name`, a folder in `parent`. Returns RESOURCE_EXHAUSTED if folders move so often that the walk would not end.

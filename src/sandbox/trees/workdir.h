@@ -26,14 +26,14 @@ namespace ingot::sandbox {
 
 class WorkDir {
  public:
-  // Also creates `root` if it is missing. `owner` is a uid and is also used as the gid; nullopt = use this process's
+  // Also creates `root` if it is missing. `owner` is a uid, also used as the gid; nullopt = use this process's
   // ids.
   static absl::StatusOr<WorkDir> Create(const std::string& root, std::optional<uid_t> owner = std::nullopt);
   ~WorkDir();
   WorkDir(WorkDir&& other) noexcept;
   WorkDir& operator=(WorkDir&& other) noexcept;
 
-  // Absolute.
+  // Returns the absolute path.
   const std::string& path() const { return path_; }
   std::string home() const { return path_ + "/home"; }
   std::string work() const { return path_ + "/work"; }
@@ -68,7 +68,7 @@ class WorkDir {
   // Returns FAILED_PRECONDITION if this object did not create `folder`.
   absl::Status ClearFolder(const std::string& folder, const std::string& inner) const;
 
-  // From now on, reads and writes work/ through this descriptor, as processes in another mount namespace see it.
+  // From now on, work/ is read and written through this descriptor, as processes in another mount namespace see it.
   // REQUIRES: the descriptor stays open while it is used.
   void SetView(int work);
 
