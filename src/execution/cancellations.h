@@ -13,7 +13,7 @@ namespace ingot::execution {
 // Thread safe.
 class Cancellations {
  public:
-  // After CancelAll, the returned cancellation is already cancelled.
+  // After CancelAll, the returned cancellation is already canceled.
   std::shared_ptr<sandbox::Cancellation> New();
   void CancelAll();
 
@@ -23,7 +23,7 @@ class Cancellations {
   std::vector<std::weak_ptr<sandbox::Cancellation>> given_ ABSL_GUARDED_BY(mu_);
 };
 
-// Returns CANCELLED if the request was cancelled.
+// Returns CANCELLED if the request was canceled.
 absl::Status CheckWanted(const sandbox::Cancellation& cancel);
 
 }  // namespace ingot::execution

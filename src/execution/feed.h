@@ -29,7 +29,7 @@ using Answer = std::variant<http::Reply, std::shared_ptr<Feed>>;
 // Starts a response. Runs on a service thread and may block. It must call `wake` when Next has new output.
 using Opener = std::function<Answer(std::string body, std::function<void()> wake)>;
 
-// A complete response that is produced on another thread. If the client disconnects, `cancel` is cancelled.
+// A complete response that is produced on another thread. If the client disconnects, `cancel` is canceled.
 class PostedFeed final : public Feed {
  public:
   PostedFeed(std::shared_ptr<sandbox::Cancellation> cancel, std::function<void()> wake)
@@ -38,7 +38,7 @@ class PostedFeed final : public Feed {
   const sandbox::Cancellation& cancel() const { return *cancel_; }
   // Returns whether the client stopped waiting for the response.
   bool is_unwanted() const { return cancel_->cancelled(); }
-  // Call once, on any thread.
+  // Must be called once, on any thread.
   void Set(http::Reply reply);
 
   http::Output Next() override;

@@ -12,7 +12,7 @@
 
 namespace ingot::execution {
 
-// Parses a body. Allows at most kMaxValues values, because even a small value uses memory.
+// Parses a body. Allows at most kMaxValues values, because even small values use memory.
 absl::StatusOr<base::json::value> ParseBody(std::string_view body);
 // Parses an object; an empty body is an empty object.
 absl::StatusOr<base::json::value> ParseObject(const std::string& body);

@@ -1,5 +1,5 @@
 // Defines the messages between the service and the guest agent (guest_agent/main.cc). The guest agent is a small
-// program that runs in a session's sandbox for the whole session. Commands in the sandbox share its uid and may stop
+// program that runs in a session's sandbox for the entire session. Commands in the sandbox share its uid and may stop
 // it, so the service treats its messages as untrusted.
 //
 //   service ── kStart, kInput, kSignal, .. ──▶ guest agent ── fork, exec ──▶ processes of the session
@@ -9,9 +9,9 @@
 // same build, so numbers use the machine's byte order. This header has only plain values because the guest agent is
 // built without exceptions.
 //
-// A process starts with a window of kWindowBytes. Each output frame consumes its size plus kFrameCost, and kCredit
-// returns them. The guest agent does not read more from its pipes than the window allows, except for the remaining
-// output at the end and before notes.
+// A process starts with a window of kWindowBytes. Each output frame consumes its size plus kFrameCost of the window,
+// and kCredit returns them. The guest agent does not read more from its pipes than the window allows, except for
+// remaining output at the end and before notes.
 #pragma once
 
 #include <cstdint>
@@ -84,7 +84,7 @@ struct FileFacts {
 };
 
 inline constexpr uint32_t kFileChunk = 256 << 10;  // maximum bytes per kRead
-inline constexpr uint32_t kMaxEntries = 10'000;    // maximum entries per kList; more fail with E2BIG
+inline constexpr uint32_t kMaxEntries = 10'000;    // maximum entries per kList; more entries fail with E2BIG
 
 enum FileField : uint32_t { kType, kMode, kSize, kSeconds, kNanos, kOwner, kGroup, kPath, kTarget, kFileFields };
 

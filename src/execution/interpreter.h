@@ -70,7 +70,7 @@ class Interpreter : public std::enable_shared_from_this<Interpreter> {
   void Cancel(const Cell& cell);
   // Interrupts the running cell, if any.
   void Interrupt();
-  // Ends the process and discards its state. Cells end as if it had died.
+  // Ends the process and discards its state. Cells end as if the process had died.
   void Restart();
 
   const std::string& folder() const { return folder_; }
@@ -97,7 +97,7 @@ class Interpreter : public std::enable_shared_from_this<Interpreter> {
   bool starts_ ABSL_GUARDED_BY(mu_) = false;  // a thread is starting the process
   std::deque<std::shared_ptr<Cell>> waiting_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<Cell> running_ ABSL_GUARDED_BY(mu_);
-  // State of running_. The process ignores SIGINT until a cell has started.
+  // The state of running_. The process ignores SIGINT until a cell has started.
   bool has_begun_ ABSL_GUARDED_BY(mu_) = false, is_unwanted_ ABSL_GUARDED_BY(mu_) = false;
   base::Utf8Stream out_ ABSL_GUARDED_BY(mu_), err_ ABSL_GUARDED_BY(mu_);
   std::string note_ ABSL_GUARDED_BY(mu_);  // an incomplete line

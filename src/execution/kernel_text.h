@@ -4,7 +4,7 @@
 
 namespace ingot::execution {
 
-// Source code of the interpreter's program (kernel.py).
+// The source code of the interpreter's program (kernel.py).
 extern const std::string_view kKernelText;
 
 }  // namespace ingot::execution

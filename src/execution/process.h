@@ -59,7 +59,7 @@ struct ProcessEnd {
   int signal = 0;      // kSignalled, kMemoryFull
   std::chrono::nanoseconds wall{0}, cpu{0};
   int64_t max_rss_bytes = 0;
-  int64_t memory_kills = 0;  // in the sandbox while the program ran; may include those of other programs
+  int64_t memory_kills = 0;  // kills in the sandbox while the program ran; may include other programs' kills
   std::string why = {};      // kCancelled: why the session ended
 };
 
@@ -106,8 +106,8 @@ class Process {
   const uint32_t id_;
   const Program program_;
   uint32_t pid_ = 0;                                 // set before the process is handed out
-  std::chrono::steady_clock::time_point started_{};  // same as pid_
-  int64_t memory_kills_before_ = 0;                  // in the sandbox; same as pid_
+  std::chrono::steady_clock::time_point started_{};  // set at the same time as pid_
+  int64_t memory_kills_before_ = 0;                  // kills in the sandbox; set at the same time as pid_
   mutable base::Mutex mu_;
   std::vector<std::weak_ptr<Subscription>> subscribers_ ABSL_GUARDED_BY(mu_);
   std::optional<ProcessEnd> end_ ABSL_GUARDED_BY(mu_);
@@ -120,7 +120,7 @@ class Process {
   std::chrono::steady_clock::time_point deadline_{};
   int deadline_signal_ = 0;  // 0 = no deadline
   bool timed_out_ = false;
-  bool was_killed_ = false;  // the deadline is now the time to end after SIGKILL
+  bool was_killed_ = false;  // deadline now limits how long the process takes to end after SIGKILL
 };
 
 }  // namespace ingot::execution

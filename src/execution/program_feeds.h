@@ -1,4 +1,4 @@
-// Turns the output of a program or a cell into responses in an API's format.
+// Converts a program's or a cell's output to responses in an API's format.
 #pragma once
 
 #include <functional>
@@ -25,11 +25,11 @@ struct CellWords {
   http::StreamHead head;
   std::function<std::string(const CellEvent&)> event;
 };
-// Runs the cell in the interpreter. If the client disconnects, the cell is cancelled.
+// Runs the cell in the interpreter. If the client disconnects, the cell is canceled.
 absl::StatusOr<std::shared_ptr<Feed>> MakeCellFeed(std::shared_ptr<HeldSession> held,
                                                    std::shared_ptr<Interpreter> interpreter, CellRequest request,
                                                    CellWords words, std::function<void()> wake);
-// Same as MakeCellFeed, but produces one response with at most `output_bytes` of output. Interrupts a cell with more
+// Same as MakeCellFeed, but produces one response with at most `output_bytes` of output. Interrupts cells with more
 // output.
 absl::StatusOr<std::shared_ptr<Feed>> MakeWholeCell(std::shared_ptr<HeldSession> held,
                                                     std::shared_ptr<Interpreter> interpreter, CellRequest request,

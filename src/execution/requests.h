@@ -29,8 +29,8 @@ absl::StatusOr<Code> CodeOf(const base::json::value& request);
 // stdin.
 absl::StatusOr<std::vector<std::string>> CasesOf(const base::json::value& request);
 
-// Returns the image that a request names; empty = none. Clients may name registries, digests, and archives in the
-// service's folders, but not other folders or builds on the machine.
+// Returns the image in a request; empty = none. Clients may name registries, digests, and archives in the service's
+// folders, but not other folders or builds on the machine.
 absl::StatusOr<std::string> ImageOf(const base::json::value& request);
 
 std::string_view EndingName(sandbox::Ending ending);

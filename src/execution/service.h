@@ -1,12 +1,12 @@
 // Implements an HTTP service that runs code in sandboxes (`ingot sandbox serve`). Its own API:
 //
-//   POST   /ingot/v1/execute                   runs cases one after another in a new sandbox
-//   POST   /ingot/v1/sessions                  {"id", "folder"}: a persistent sandbox where programs keep running
-//   GET    /ingot/v1/sessions[/ID]             lists open sessions
-//   POST   /ingot/v1/sessions/ID/execute       runs the same request in the session; "stream" streams its output
-//   POST   /ingot/v1/sessions/ID/cells         {"code"}: runs Python in an interpreter that keeps its state
-//   POST   /ingot/v1/sessions/ID/interrupt     stops the running cell; /restart clears the interpreter's state
-//   GET    /ingot/v1/sessions/ID/files/PATH    returns a file's bytes or a folder's {"entries"}; PATH is relative to
+//   POST /ingot/v1/execute runs cases one after another in a new sandbox POST /ingot/v1/sessions {"id",
+//   "folder"}: a persistent sandbox where programs keep running GET /ingot/v1/sessions[/ID] lists open
+//   sessions POST /ingot/v1/sessions/ID/execute the same, in the session; "stream" streams its output
+//   POST /ingot/v1/sessions/ID/cells {"code"}: runs Python in an interpreter that keeps its state POST
+//   /ingot/v1/sessions/ID/interrupt stops the running cell; /restart clears the interpreter's state GET
+//   /ingot/v1/sessions/ID/files/PATH returns a file's bytes or a folder's {"entries"}; PATH is relative
+//   to
 //                                              "folder", and %2FPATH is relative to the root
 //   PUT    /ingot/v1/sessions/ID/files/PATH    writes the body; DELETE removes a file, or a folder with its files
 //   DELETE /ingot/v1/sessions/ID
@@ -17,13 +17,13 @@
 //
 // An execute request has {"language": "python" | "shell", "code": TEXT} or {"command": [..]}. Optional fields are
 // "files": {PATH: TEXT}, "env": {NAME: TEXT}, "cases": [{"stdin": TEXT} | TEXT], "limits" for each case: {"wall_s",
-// "output_bytes", "memory_bytes", "cpu_s"}, and "total_s" for the whole request, which defaults to 600 or a longer
-// wall_s. By default, there is one case with empty stdin. A request with its own sandbox may also have "image":
-// SOURCE (sandbox/image/image.h) and the limits "processes" and "cpus". The response is {"cases": [{"stdout", "stderr",
-// "ending", "exit_code", "signal", "wall_s", "cpu_s", "max_rss_bytes"}]}. If a program fails, the response still has
-// status 200. An ending is "exited", "signalled", "timeout", "output_overflow", "memory_full", "disk_full", "no_space",
-// "total_timeout" (ended by total_s), or "not_run" (total_s was reached earlier). If a client disconnects, its request
-// ends.
+// "output_bytes", "memory_bytes", "cpu_s"}, and "total_s" for the entire request, which defaults to 600, or to wall_s
+// if that is longer. By default, there is one case with empty stdin. A request with its own sandbox may also have
+// "image": SOURCE (sandbox/image/image.h) and the limits "processes" and "cpus". The response is {"cases": [{"stdout",
+// "stderr", "ending", "exit_code", "signal", "wall_s", "cpu_s", "max_rss_bytes"}]}. If a program fails, the response
+// still has status 200. An ending is "exited", "signalled", "timeout", "output_overflow", "memory_full", "disk_full",
+// "no_space", "total_timeout" (ended by total_s), or "not_run" (total_s was reached earlier). If a client disconnects,
+// its request ends.
 //
 // A session request has {"image", "env", "limits": {"memory_bytes", "processes", "cpus", "idle_s", "lifetime_s"}}.
 //
@@ -39,15 +39,15 @@
 // types; 401 without the key; 404 if something does not exist; 429 if all slots are in use; and 503 if the sandbox
 // failed. Responses are JSON, so bytes that are not UTF-8 become U+FFFD.
 //
-// Thread safe. Threads that are shared between requests never wait for a client, a guest agent, or an image. Each group
-// of threads waits only for the following:
+// Thread safe. Threads that requests share never wait for a client, a guest agent, or an image. Each group of threads
+// waits only for the following:
 //
-//   slots    batches with their own sandbox: the sandbox and the cases
-//   Lane     one per session: its guest agent; a second one runs its batches
-//   opens    new sessions: their sandboxes
-//   pulls    requests that name an image: that image, before they run on another thread
-//   bodies   nothing; they parse the bodies of batches, which may be large
-//   quick    nothing; they handle everything else
+//   slots batches with their own sandbox: the sandbox and the cases Lane one
+//   per session: its guest agent; a second one runs its batches opens new
+//   sessions: their sandboxes pulls requests with an image: that image,
+//   before they run on another thread bodies nothing; they parse the bodies
+//   of batches, which may be large quick nothing; they handle everything
+//   else
 //
 // No shared thread waits for a session to end. One of the session's own threads removes its sandbox.
 #pragma once
@@ -106,7 +106,7 @@ class Service final : public http::Handler {
   Poster OnSession(std::function<std::shared_ptr<HeldSession>()> find);
 
   // Produces a response by calling `answer` through `post`. The image is unpacked first; empty = no image. The request
-  // is cancelled if the client disconnects or the service stops.
+  // is canceled if the client disconnects or the service stops.
   Answer Post(Poster post, const std::string& image,
               std::function<http::Reply(const Image& image, const sandbox::Cancellation& cancel)> answer,
               std::function<void()> wake);

@@ -7,8 +7,8 @@
 //
 // A session ends when End is called, when the last pointer from Open is dropped, when the guest agent exits (programs
 // in the sandbox may kill it) or violates the protocol, or when the sandbox's disk is full. Its processes then end with
-// Ending::kCancelled and the reason. Programs may also stop the guest agent. A request that it does not answer fails
-// after SessionOptions::timeout. If a killed program does not end within that time, the session ends. Dropping the last
+// Ending::kCancelled and the reason. Programs may also stop the guest agent. A request without an answer fails after
+// SessionOptions::timeout. If a killed program does not end within that time, the session ends. Dropping the last
 // pointer blocks until the sandbox's last process is gone. Thread safe.
 #pragma once
 
@@ -70,7 +70,7 @@ class Session : public std::enable_shared_from_this<Session> {
   absl::Status Send(Process& process, std::string_view bytes);
   absl::Status CloseInput(Process& process);
   void Signal(const Process& process, int signal);
-  // Signals the process after a delay and kills it two seconds later. A signal of 0 clears the deadline.
+  // Signals the process after a delay and kills it two seconds later. Signal 0 clears the deadline.
   void SetDeadline(Process& process, std::chrono::nanoseconds after, int signal);
   std::vector<std::shared_ptr<Process>> Processes() const;  // the running processes, oldest first
   std::shared_ptr<Process> FindPid(uint32_t pid) const;     // null = no such process is running

@@ -1,5 +1,5 @@
 // Stores the sessions of all APIs, which persist between requests. A session ends at a set time or when it has been
-// idle too long. Requests can then no longer find it. It counts toward the limits until its sandbox is gone, but
+// idle too long. After that, requests cannot find it. It counts toward the limits until its sandbox is gone, but
 // request threads do not wait for that. Thread safe.
 #pragma once
 
@@ -91,11 +91,11 @@ class SessionStore {
   void Close();
 
   // Opens a session. Blocks. Returns RESOURCE_EXHAUSTED if there are too many sessions or too little memory is left.
-  // Returns CANCELLED, after removing the session, if `cancel` was cancelled.
+  // Returns CANCELLED, after removing the session, if `cancel` was canceled.
   absl::StatusOr<std::shared_ptr<HeldSession>> Open(OpenRequest request, const sandbox::Cancellation& cancel);
-  // Returns a session, or null if it does not exist or has ended. The session counts as in use until the last copy of
-  // the pointer is dropped. REQUIRES: the store outlives the pointer. This function and the following ones never block,
-  // and neither does dropping a pointer.
+  // Returns a session, or null if it does not exist or has ended. The session is considered in use until the last copy
+  // of the pointer is dropped. REQUIRES: the store outlives the pointer. This function and the following ones never
+  // block, and neither does dropping a pointer.
   std::shared_ptr<HeldSession> Find(const std::string& id);
   // Removes a session. Returns false if it does not exist. Calls `gone`, if not null, on any thread once its sandbox is
   // gone.

@@ -1,4 +1,4 @@
-// Serves E2B's file API: the filesystem.Filesystem methods over the Connect protocol, and whole files over HTTP.
+// Serves E2B's file API: the filesystem.Filesystem methods over the Connect protocol, and entire files over HTTP.
 //
 //   GET  /files?path=PATH    returns the bytes
 //   POST /files?path=PATH    writes the body: octets, or multipart/form-data, which may name the paths

@@ -1,5 +1,5 @@
 // Serves E2B's process API: the process.Process methods over the Connect protocol. Start and Connect are streams.
-// StreamInput processes its messages after the client has sent the last one. A program that is started with the
+// StreamInput processes its messages after the client has sent the last message. A program that is started with the
 // Connect-Timeout-Ms header is killed after that time. If a client disconnects, its program keeps running, as with E2B.
 // Terminals (PTY) are not supported.
 #pragma once

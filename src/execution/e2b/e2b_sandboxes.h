@@ -11,7 +11,7 @@
 // unsupported features are rejected, naming the feature: MCP servers, volumes, internet access, identities, and pauses.
 // There are no snapshots, forks, or metrics.
 //
-// Requests to a sandbox use the same address. The SDK sends the sandbox id in the E2b-Sandbox-Id header, and its token
+// Requests to sandboxes use the same address. The SDK sends the sandbox id in the E2b-Sandbox-Id header, and its token
 // in X-Access-Token or E2B-Traffic-Access-Token.
 #pragma once
 
@@ -28,10 +28,10 @@
 
 namespace ingot::execution {
 
-// Returns the sandbox that a request names. Returns UNAVAILABLE if it does not exist, and UNAUTHENTICATED if the token
+// Returns the sandbox that a request is for. Returns UNAVAILABLE if it does not exist, and UNAUTHENTICATED if the token
 // does not match.
 absl::StatusOr<std::shared_ptr<HeldSession>> FindSandbox(SessionStore& store, const http::RequestHead& head);
-// Returns the error response {"code": STATUS, "message"} for requests to a sandbox other than Connect methods.
+// Returns the error response {"code": STATUS, "message"} for requests to a sandbox, other than Connect methods.
 http::Reply E2bError(const absl::Status& status);
 
 class E2bSandboxes {
@@ -43,7 +43,7 @@ class E2bSandboxes {
   static bool Opens(const http::RequestHead& head, const Target& target);
   // Parses a request body. The image is not unpacked yet.
   static absl::StatusOr<OpenRequest> Parse(const std::string& body);
-  // Blocks until the sandbox is open. If the request is cancelled or the response is not read, the sandbox is removed.
+  // Blocks until the sandbox is open. If the request is canceled or the response is not read, the sandbox is removed.
   http::Reply Open(OpenRequest request, const sandbox::Cancellation& cancel);
   // Handles all requests except those that open or end a sandbox. Does not block.
   http::Reply Answer(const http::RequestHead& head, const Target& target, const std::string& body);

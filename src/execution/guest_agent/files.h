@@ -1,5 +1,5 @@
 // Performs file operations in the sandbox with the same view and permissions as its commands. They never wait for
-// another process, because pipes and devices do not count as files.
+// another process, because pipes and devices are not treated as files.
 #pragma once
 
 #include <string>

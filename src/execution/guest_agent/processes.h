@@ -48,7 +48,7 @@ class Processes {
   std::map<uint32_t, Process> processes_;
   std::vector<Place> places_;  // one per descriptor after the caller's
   std::vector<int>
-      // output pipes of ended processes that daemons still hold; read so that writing does not kill the daemons
+      // output pipes of ended processes that daemons still have open; read so that writing does not kill the daemons
       left_behind_;
 };
 
