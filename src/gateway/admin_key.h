@@ -20,8 +20,8 @@ class AdminKey {
   bool Is(const std::string& sent) const;
   // Returns OK if `sent` may open episodes, 401 if no key was sent, and 403 if the key is wrong.
   absl::Status Check(const std::string& sent) const;
-  // Returns OK if `sent` is the operator's key or the operator configured none. `what` is an action reserved for the
-  // run's owner. Returns the same errors as Check.
+  // Returns OK if `sent` is the operator's key or the operator did not configure a key. `what` is an action reserved
+  // for the run's owner. Returns the same errors as Check.
   absl::Status CheckOwner(const std::string& sent, std::string_view what) const;
 
  private:

@@ -16,7 +16,7 @@ class Admission {
   virtual ~Admission() = default;
   // Returns RESOURCE_EXHAUSTED (429) if the run is at capacity, or FAILED_PRECONDITION (410) if the run is over.
   virtual absl::StatusOr<v1::Ticket> Admit(const v1::AdmitRequest& request) = 0;
-  // Called after the pool has durably stored that the episode ended.
+  // Called after the pool has durably stored the episode's end.
   virtual absl::Status ReportEpisodeEnd(const v1::ReportEpisodeEndRequest& request) = 0;
 };
 

@@ -2,12 +2,12 @@
 //
 //   Start -> [reserved] -> worker: find the episode -> its gate -> Answer::Prepare ... -> OnDone
 //
-// 1. The active call count is the sum of all reservations: one per answer, plus one for each additional choice.
-// 2. After Close, no more answers are added. AwaitAll waits for those added earlier.
+// 1. The active call count is the sum of all reservations: one per answer, plus one per additional choice.
+// 2. After Close, no more answers are added. AwaitAll waits for answers added earlier.
 //
-// Thread safe. mu_ guards the set, the active call count, and `closed_`. Only AwaitAll blocks: it waits until all calls
-// are recorded. Start's work runs on the gateway's workers, where it may block on the pool and on other gateways
-// without holding a lock.
+// Thread safe. mu_ guards the set, the active call count, and `closed_`. Only AwaitAll blocks, until all calls are
+// recorded. Start's work runs on the gateway's workers, where it may block on the pool and other gateways without
+// holding a lock.
 #pragma once
 
 #include <chrono>

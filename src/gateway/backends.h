@@ -19,7 +19,7 @@ struct Backend {
   TextModel* text =
       nullptr;  // null = the engine answers; otherwise this model answers within the engine's context limit
   v1::WeightsMode weights = v1::WEIGHTS_FOLLOW;
-  int64_t version = -1;                            // version of WEIGHTS_PINNED; -1 = not pinned
+  int64_t version = -1;                            // version for WEIGHTS_PINNED; -1 = not pinned
   mutable std::atomic<int32_t> context_length{0};  // the engine's context in tokens; 0 = not queried yet
 };
 
@@ -28,8 +28,8 @@ absl::Status CheckModelName(const GatewayOptions& options, const std::string& na
 // Returns the 404 error, which lists the model names.
 absl::Status UnknownModel(const GatewayOptions& options, const std::string& name);
 
-// Unix nanoseconds at which the engine with this status loaded the backend's weights; nullopt = the engine does not
-// hold them, or does not report the time.
+// Returns the time, in Unix nanoseconds, when the engine with this status loaded the backend's weights; nullopt = the
+// engine does not have them or does not report the time.
 std::optional<int64_t> LoadedUnixNanos(const Backend& backend, const v1::EngineStatusResponse& status);
 
 // Immutable except for context lengths, which ContextOf fills in. Thread safe.
@@ -38,7 +38,7 @@ class Backends {
   // REQUIRES: parts.external has an engine for each external model in the options.
   Backends(const GatewayOptions& options, const GatewayParts& parts);
 
-  // Names that are not in the options refer to the latest weights, or to the stand-in model.
+  // Names that are not in the options refer to the latest weights, or to GatewayOptions::stand_in.
   const Backend& Of(const std::string& model) const;
 
  private:

@@ -1,5 +1,5 @@
-// The gateway interface for roles and commands that monitor a run. Implemented by the gateway of this process and by a
-// gRPC stub (grpc_client.h). Thread safe. Calls may block.
+// The gateway interface for roles and commands that monitor a run. Implemented by this process's gateway and by a gRPC
+// stub (grpc_client.h). Thread safe. Calls may block.
 #pragma once
 
 #include "base/status.h"

@@ -1,4 +1,4 @@
-// Defines the ids that this gateway issued and a client sent back with its messages.
+// Defines the ids that this gateway issued and that a client sent back with its messages.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace ingot::gateway {
 
-// For each message, the ids that were sent back with it, except tool call ids. Each contains a call id. Empty if no
+// For each message, the ids that were sent back with it, except tool call ids. Each id contains a call id. Empty if no
 // message had an id.
 using EchoedIds = std::vector<std::vector<std::string>>;
 

@@ -10,21 +10,21 @@
 //                                  `-> Episode             its history and rewards
 //                                  `-> Admission           decides whether an episode may open
 //
-// Gateway only delegates. The objects below do the work, and each one uses only those listed after it:
+// Gateway only delegates. The objects below do the work, and each uses only the objects listed after it:
 //
-//   Answers             answers in flight and the limit on them
-//   Openings            opens episodes; AbandonedEpisodes ends those of restarted runners
-//   Snapshots           snapshots, forks of trunks, and snapshot files
-//   Recovery            takes over the pool's open episodes
-//   EpisodeEnds         stores and reports rewards, and ends episodes
-//   EpisodeAccess       decides which episode a caller may use
-//   Placement, Fencing  which gateway serves an episode; whether this one still does
-//   OpenEpisodes        open episodes by id and key, places, remembered ended episodes
-//   SnapshotRequests, Core  requests to runners; objects that all share
+//   Answers answers in flight and the limit on them Openings opens episodes;
+//   AbandonedEpisodes ends restarted runners' episodes Snapshots snapshots,
+//   forks of trunks, and snapshot files Recovery takes over the pool's open
+//   episodes EpisodeEnds stores and reports rewards, and ends episodes
+//   EpisodeAccess decides which episode a caller may use Placement, Fencing
+//   which gateway serves an episode; whether this gateway still does
+//   OpenEpisodes open episodes by id and key, places, remembered ended
+//   episodes SnapshotRequests, Core requests to runners; objects that all of
+//   these share
 //
 // Thread safe. OpenEpisode, RewardEpisode, and EndEpisode block on admission and on a durable write. EndEpisode also
 // waits for the calls that it aborts. StartAnswer and Tick do not block because their work runs on the gateway's
-// workers. Before destroying the gateway, destroy every server in front of it and release all Answers. The gateway's
+// workers. Before destroying the gateway, destroy every server that uses it and release all Answers. The gateway's
 // parts must outlive it.
 //
 // Locks: Answers, Openings, Placement, OpenEpisodes, SnapshotRequests, and FileTransfers each have a lock for their own
@@ -77,7 +77,7 @@ class Gateway {
   // Requires the owner's key or the admin key. OK means that the reward is durable in the pool. Returns UNAUTHENTICATED
   // if there is no key, PERMISSION_DENIED for a wrong key or the call key, NOT_FOUND for an unknown episode or call,
   // and 410 if the episode has ended. Returns CANCELLED if `client_gone` (RequestHead::client_gone, may be null)
-  // returns true just before the reward is stored. By then, the client may have posted another reward that this one
+  // returns true just before the reward is stored. By then, the client may have posted another reward, which this one
   // must not replace.
   absl::Status RewardEpisode(const v1::EpisodeRewardRequest& request,
                              const std::function<bool()>& client_gone = nullptr) {
@@ -98,12 +98,12 @@ class Gateway {
   absl::StatusOr<v1::EpisodeEndResponse> EndEpisode(const v1::EpisodeEndRequest& request) {
     return ends_.EndEpisode(request);
   }
-  // Ends episodes that external clients opened and that have made no call. They count as lost. Blocks like EndEpisode.
+  // Ends episodes that external clients opened and that have made no calls. They count as lost. Blocks like EndEpisode.
   // Returns the errors of v1::Gateway.EndUncalled. After an error, some of the request's episodes may have ended.
   absl::StatusOr<v1::EndUncalledResponse> EndUncalled(const v1::EndUncalledRequest& request) {
     return ends_.EndUncalled(request);
   }
-  // Takes a snapshot of the episode between two calls. Blocks for calls in flight and for its runner, at most
+  // Takes a snapshot of the episode between two calls. Waits for calls in flight and for the runner, for up to
   // end_wait_s each. Returns 409 if the agent was started elsewhere or the runner could not take the snapshot. Key
   // errors are as for RewardEpisode.
   absl::StatusOr<v1::EpisodeSnapshotResponse> SnapshotEpisode(const v1::EpisodeSnapshotRequest& request) {
@@ -115,9 +115,9 @@ class Gateway {
     return snapshots_.NextSnapshot(request);
   }
   absl::Status SnapshotTaken(const v1::SnapshotTakenRequest& request) { return snapshots_.SnapshotTaken(request); }
-  // Streams the files in the snapshot that the caller's episode starts from. Fails if the runner does not send anything
-  // for end_wait_s. Blocks on the pool. Returns 401 if there is no key, or 404 if the episode does not start from a
-  // snapshot.
+  // Streams the files in the snapshot from which the caller's episode starts. Fails if the runner does not send
+  // anything for end_wait_s. Blocks on the pool. Returns 401 if there is no key, or 404 if the episode does not start
+  // from a snapshot.
   absl::StatusOr<std::shared_ptr<FileTransfer>> ReadSnapshotFiles(const Caller& caller, std::function<void()> wake) {
     return snapshots_.ReadSnapshotFiles(caller, std::move(wake));
   }
@@ -141,8 +141,8 @@ class Gateway {
   // such episode. Takes over the episode if its gateway is gone or does not answer. Blocks on the pool and on other
   // gateways.
   absl::StatusOr<std::string> Place(const Caller& caller) { return placement_.Place(caller); }
-  // Like Place, but for an opening that another gateway may have already handled. If a gateway does not answer, looks
-  // for the opening in the pool and takes over its episode.
+  // Like Place, but for a request to open an episode, which another gateway may already have handled. If a gateway does
+  // not answer, looks for the episode in the pool and takes it over.
   absl::StatusOr<std::string> PlaceOpening(const std::string& idempotency_key) {
     return placement_.PlaceOpening(idempotency_key);
   }
@@ -158,10 +158,10 @@ class Gateway {
 
   // Enforces deadlines and idle limits, using the injected clock. HttpServer calls it about once per second.
   void Tick();
-  // Ends the open served sessions as finished. Called at shutdown, after Shutdown, because no client will continue
-  // them. Blocks on the pool for up to end_wait_s.
+  // Ends the open sessions as finished. Called after Shutdown, because no client will continue them. Blocks on the pool
+  // for up to end_wait_s.
   void EndSessions();
-  // Rejects new requests, aborts requests in flight, and waits for their records, at most end_wait_s. Idempotent.
+  // Rejects new requests, aborts requests in flight, and waits up to end_wait_s for their records. Idempotent.
   void Shutdown();
   bool shutting_down() const { return answers_.closed(); }
 

@@ -17,8 +17,8 @@ namespace ingot::gateway {
 inline constexpr char kWayToTools[] =
     "set a chat format that has tools: `ingot serve --chat-format hermes`, or model.chat_format: hermes in a run";
 
-// Returns why calls with this format lose their tools, or "" if they do not. Renders two short conversations to find
-// out.
+// Returns why calls with this format lose their tools, or "" if they do not. Renders two short conversations to
+// check.
 std::string WhyToolsAreLost(const text::ChatFormat& format);
 
 // Thread safe.

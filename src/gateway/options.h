@@ -15,7 +15,7 @@ class Schema;
 
 namespace ingot::gateway {
 
-// The distribution that all of an episode's calls sample from, regardless of the client's request.
+// The distribution from which all of an episode's calls sample, regardless of the client's request.
 struct SamplingPin {
   float temperature = 1.0f;  // 0 = greedy, only for evaluations
   float top_p = 1.0f;
@@ -23,7 +23,7 @@ struct SamplingPin {
   float min_p = 0.0f;
 };
 
-// How to handle earlier reasoning that the chat template would omit from a later prompt.
+// Specifies how to handle earlier reasoning that the chat template would omit from a later prompt.
 enum class HistoryThinking {
   kTemplate,  // omit it, as in deployment; the prompt begins a branch
   kKeep,      // keep it in the prompt, which then continues the sampled ids
@@ -32,7 +32,7 @@ enum class HistoryThinking {
 // The weights that a model name refers to. Only kFollow calls are trained on.
 enum class ModelWeights {
   kFollow,  // the newest live version, at every decode step
-  kPinned,  // one version from this run, which the engines retain
+  kPinned,  // one of this run's versions, which the engines retain
   // the weights of an external server, such as another Ingot rollout role, over proto/rollout.proto or as text
   kExternal,
 };
@@ -55,7 +55,7 @@ struct ModelOptions {
 struct GatewayOptions {
   std::string model_name = "ingot";
   std::vector<ModelOptions> models;
-  // True = names that are not listed follow training, or use the stand-in, and are recorded as sent. False = 404.
+  // True = names that are not listed follow training, or use `stand_in`, and are recorded as sent. False = 404.
   bool any_model_name = true;
   // The name in `models` that unlisted names use, in runs that do not train (`ingot collect`). Empty = none.
   std::string stand_in = {};
@@ -100,13 +100,13 @@ void Bind(base::Schema& schema, GatewayOptions& options);
 // Declares the keys in the evaluation section.
 void BindEvaluation(base::Schema& schema, GatewayOptions& options);
 
-// Episode.cause for episodes that ended because their client made no call.
+// Episode.cause for episodes that ended because their client made no calls.
 inline constexpr char kNeverCalled[] = "never_called";
 inline constexpr size_t kMaxRememberedEnds = 16384;  // ended episodes whose late calls get 410 instead of 401
 inline constexpr double kSessionIdleS = 900;         // seconds without a call before a served session ends
 inline constexpr int kRetryAfterS = 1;               // Retry-After for 429 and 503 responses, in seconds
 
-// Returns true if a model is pinned to this version. Engines then retain the version for the whole run.
+// Returns true if a model is pinned to this version. If so, engines retain the version for the entire run.
 bool PinsVersion(const GatewayOptions& options, int64_t version);
 
 // Returns the key in admin_key_file, or "" if no file is configured. Returns the same errors as base::ReadSecret.

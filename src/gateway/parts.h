@@ -26,7 +26,7 @@ struct GatewayParts {
   datapool::Client* pool = nullptr;                                       // null = nothing is recorded (`ingot serve`)
   Admission* admission = nullptr;  // null = accepts any key and serves every episode
   std::shared_ptr<const text::Tokenizer> tokenizer;
-  // Prompts may contain ids below this bound because a model may have more ids than its tokenizer. 0 = the tokenizer's
+  // Prompts may contain ids below this bound, because a model may have more ids than its tokenizer. 0 = the tokenizer's
   // size.
   int32_t vocab_size = 0;
   std::shared_ptr<const text::ChatFormat> format;

@@ -14,7 +14,7 @@ namespace ingot::gateway {
 
 class Peers {
  public:
-  // An answer in progress on another gateway. The destructor cancels it, and no more parts arrive after that.
+  // An answer in progress on another gateway. The destructor cancels it, and no parts arrive after that.
   class ForwardedCall {
    public:
     virtual ~ForwardedCall() = default;

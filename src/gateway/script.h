@@ -1,15 +1,15 @@
-// A scripted model replaces sampled output with lines from a file. It drives a client through tool calls, malformed
-// calls, long streams, and errors while the engine and the record are real (`ingot serve MODEL_DIR --script FILE`).
+// A scripted model replaces sampled output with lines from a file. It takes a client through tool calls, malformed
+// calls, long streams, and errors, with a real engine and record (`ingot serve MODEL_DIR --script FILE`).
 //
 // The file has one JSON object per line. A call uses the first unused line that matches its request:
 //
-//   output       the text to sample, with special tokens written out; alternatively:
-//   content      the answer's text, and
-//   tool_calls   [{"name": ..., "arguments": an object, or any text}], rendered by the chat format
-//   truncated    true = omits the end-of-turn id, but the call ends as if there were one
-//   contains     matches a request if its last message contains this string
-//   tools        matches a request with (true) or without (false) tools
-//   repeat       true = the line can be used repeatedly
+//   output the text to sample, with special tokens written out; alternatively:
+//   content the answer's text, and tool_calls [{"name": ..., "arguments": an
+//   object, or any text}], rendered by the chat format truncated true = omits
+//   the end-of-turn id, but the call ends as if it were there contains matches a
+//   request if its last message contains this string tools matches a request
+//   with (true) or without (false) tools repeat true = the line can be used
+//   repeatedly
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Serves the gateway over gRPC (proto/gateway.proto). It offers the same calls as the HTTP API and records them the
+// Serves the gateway over gRPC (proto/gateway.proto). It offers the same calls as the HTTP API and records them in the
 // same way.
 #pragma once
 

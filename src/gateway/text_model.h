@@ -18,7 +18,7 @@ class TextModel {
   virtual ~TextModel() = default;
 
   // Like rollout::Client::Generate, but with a single chunk: the ids of the model's turn as rendered by the chat
-  // format, with log-probs of 0. `prompt` holds the sampling parameters and the prompt ids.
+  // format, with log-probs of 0. `prompt` contains the sampling parameters and the prompt ids.
   //   INVALID_ARGUMENT     the model does not support the request: a prompt without messages, log-probs
   //   UNAVAILABLE          the server cannot be reached or is too busy
   //   FAILED_PRECONDITION  the server rejected the request, or its response was invalid

@@ -38,8 +38,8 @@ class UserFeedback {
   virtual ~UserFeedback() = default;
   // Returns the name of the user with this key, or "" if nobody with this key has opted in. Does not block.
   virtual std::string UserOf(const std::string& api_key) const = 0;
-  // OK means that the feedback is durable. May be repeated. Returns an ApiError if the key's user has no such answer, or
-  // if the answer has been trained on with another reward. Blocks for one fsync.
+  // OK means that the feedback is durable. May be repeated. Returns an ApiError if the key's user has no such answer,
+  // or if the answer was already trained on with another reward. Blocks for one fsync.
   virtual absl::Status Give(const std::string& api_key, const GivenFeedback& given) = 0;
   // Called once a call that continues an answer is recorded, for answers to any user. By default, does nothing. Must not
   // block.
@@ -50,7 +50,7 @@ class UserFeedback {
 // Returns a 400 that names the field.
 absl::StatusOr<GivenFeedback> ReadFeedback(const base::json::value& body);
 
-// Episode.metadata_json of a session whose user opted in, and the name in it. Returns "" for all other sessions.
+// Episode.metadata_json for a session whose user opted in, and the name in it. Return "" for all other sessions.
 std::string MetadataOfUser(const std::string& user);
 std::string UserInMetadata(const std::string& metadata_json);
 

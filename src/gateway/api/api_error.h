@@ -24,14 +24,14 @@ std::string ErrorCodeOf(const absl::Status& status);
 std::string ErrorParamOf(const absl::Status& status);
 // Returns the HTTP status passed to ApiError. Other errors are mapped by absl code, such as RESOURCE_EXHAUSTED to 429.
 int HttpStatusOf(const absl::Status& status);
-// The next two functions look only at the HTTP status, as clients do. They may disagree with base/retry.h, which roles
-// apply to the absl code. For example, an INTERNAL error may be specific to one engine, so a client may retry it but a
-// role does not.
+// The next two functions look only at the HTTP status, as clients do. They may disagree with base/retry.h, which uses
+// the absl code and is meant for roles. For example, an INTERNAL error may be specific to one engine, so a client may
+// retry it but a role does not.
 //
 // Returns true if a later retry may succeed. The reply then has a Retry-After header.
 bool ShouldRetryLater(const absl::Status& status);
-// Returns false if the same request would fail the same way. The reply tells clients not to retry, because client
-// libraries retry 409 and 5xx by default.
+// Returns false if the same request would fail the same way. The reply then instructs clients not to retry, because
+// client libraries retry 409 and 5xx by default.
 bool MayRetry(const absl::Status& status);
 // {"error":{"message":...,"type":...,"code":...,"param":...}}
 std::string ErrorJson(const absl::Status& status);

@@ -1,5 +1,5 @@
-// Responses API tools that clients declare only by type and run themselves. The model sees each tool as a function, and
-// the client sees each call as an item of the tool's own type. Pure functions.
+// Responses API tools that clients only declare by type, and run themselves. The model sees each tool as a function,
+// and the client sees each call as an item of the tool's own type. Pure functions.
 #pragma once
 
 #include <string>

@@ -11,7 +11,7 @@ inline constexpr size_t kMaxChoiceTexts = 1024;
 
 // Reads the constraints on the answer's text (structured_outputs, guided_json, guided_regex, guided_choice,
 // json_schema, regex), on its beginning (continue_final_message), and on its end (min_tokens, ignore_eos,
-// stop_token_ids, include_stop_str_in_output). A field that other servers support but this one does not, such as a
+// stop_token_ids, include_stop_str_in_output). A field that other servers support but this server does not, such as a
 // grammar, causes a 400 error that names the field.
 void ReadConstraints(Fields& body, GatewayRequest& request);
 

@@ -19,15 +19,15 @@ class ConversationBuilder {
   // Adds a system, user, or tool message.
   void Add(text::Message message);
 
-  // Begins an assistant message, which may stay empty. All parts up to the next Add belong to it.
+  // Begins an assistant message, which may stay empty. All parts up to the next Add call belong to it.
   void BeginTurn();
   // Add a part to the assistant's turn. Without BeginTurn, the part joins the last turn if both can belong to the same
   // answer:
-  // 1. Ids issued by this gateway (CallIdIn) decide, even if results for the turn's other calls are in between.
+  // 1. Ids issued by this gateway (CallIdIn) decide, even if results for the turn's other calls come in between.
   // 2. Without such ids, the order decides: reasoning, content, calls. An out-of-order part begins a new message, which
   //    History::JoinTurns later joins to its turn.
   //
-  // `id` is the part's id as the client sent it. It may be empty.
+  // `id` is the part's id as the client sent it, which may be empty.
   void AddReasoning(std::string_view text, std::string_view id);
   void AddContent(std::string_view text, std::string_view id);
   void AddCall(text::ToolCall call);
@@ -41,7 +41,7 @@ class ConversationBuilder {
   bool in_turn_ = false;                  // BeginTurn was called
   size_t turn_ = SIZE_MAX;                // index of the assistant's last message
   PartKind last_ = PartKind::kReasoning;  // kind of its last part
-  std::string turn_call_;                 // CallIdIn its parts' ids
+  std::string turn_call_;                 // CallIdIn of its parts' ids
   bool referred_reasoning_ = false;       // its reasoning was given as a reference
   bool referred_content_ = false;         // its content was given as a reference
   bool only_results_ = true;              // all messages after it are tool results
@@ -51,7 +51,7 @@ class ConversationBuilder {
 std::string EchoedId(std::string_view prefix, std::string_view call_id, int index);
 // Returns the call id in PREFIX_callid_INDEX or PREFIX_callid, or "" for any other id.
 std::string CallIdIn(std::string_view id);
-// Returns the index in such an id, or nullopt if it has none.
+// Returns the index in an echoed id, or nullopt if it has none.
 std::optional<size_t> IndexIn(std::string_view id);
 
 }  // namespace ingot::gateway

@@ -4,11 +4,11 @@
 //   body --Dialect::Parse--> GatewayRequest --calls--> Event... --Renderer--> WireEvent... | one JSON reply
 //
 // The code between Parse and Renderer is independent of the dialect. Some GatewayRequest fields are used by only one
-// dialect. request.h names the dialect next to each of them.
+// dialect. request.h lists the dialect next to each of these fields.
 //
 // Dialects are immutable and exist for the lifetime of the program. An invalid body causes an error that names the
 // field. Unknown fields are ignored. Sampling fields are the same in all dialects (request_fields.h), so every dialect
-// accepts the others' extensions.
+// accepts other dialects' extensions.
 #pragma once
 
 #include <cstdint>
@@ -73,8 +73,8 @@ class Renderer {
   // Returns the reply to a request that is not streamed. REQUIRES: Close was called.
   virtual std::string Whole() = 0;
   virtual Framing framing() const { return {}; }
-  // Returns the framed end of an HTTP stream. If `status` is an error that broke off the stream, the end reports it in
-  // the dialect's format.
+  // Returns the framed end of an HTTP stream. If `status` is an error that ended the stream early, the end reports it
+  // in the dialect's format.
   virtual std::string Trailer(const absl::Status& status) = 0;
 
  protected:
@@ -106,27 +106,27 @@ class Dialect {
  public:
   virtual ~Dialect() = default;
   virtual std::string_view name() const = 0;  // "chat.completions", "responses", ...
-  // The path after "/v1", such as "/chat/completions". "{model}" in a path is a placeholder for a model name.
+  // Returns the path after "/v1", such as "/chat/completions". "{model}" in a path is a placeholder for a model name.
   virtual std::string_view path() const = 0;
   virtual absl::StatusOr<GatewayRequest> Parse(const RawRequest& raw) const = 0;
   virtual std::unique_ptr<Renderer> NewRenderer(ReplyHead head,
                                                 std::shared_ptr<const GatewayRequest> request) const = 0;
 
-  // The reply to a failed request. The default is OpenAI's {"error":{message,type,code,param}}.
+  // Formats the reply to a failed request. The default is OpenAI's {"error":{message,type,code,param}}.
   struct Error {
     int http = 500;
     std::string body;
   };
   virtual Error ErrorOf(const absl::Status& status) const;
-  // Return the replies that describe one model and all models. The defaults have the fields of both OpenAI and
-  // Anthropic. REQUIRES: there is a model.
+  // Return the replies that describe one model and all models. The defaults have both OpenAI's and Anthropic's fields.
+  // REQUIRES: there is a model.
   virtual std::string ModelJson(const ServedModel& model) const;
   virtual std::string ModelsJson(std::span<const ServedModel> models) const;
 };
 
 std::span<const Dialect* const> Dialects();
-// Find a dialect by name or by path. Return nullptr if there is none. DialectAt sets `model` to the name in the path
-// and leaves it unchanged if the path has none.
+// Find a dialect by name or by path. Return nullptr if there is none. DialectAt sets `model` to the name in the path,
+// or leaves it unchanged if the path has none.
 const Dialect* FindDialect(std::string_view name);
 const Dialect* DialectAt(std::string_view path, std::string& model);
 const Dialect& ChatDialect();

@@ -2,7 +2,7 @@
 //
 //   AnswerBegin  (PartBegin PartDelta* PartEnd)*  AnswerEnd          per choice
 //
-// Parts do not overlap and arrive in the order the model wrote them. If a stream breaks off, it has no AnswerEnd, and a
+// Parts do not overlap and arrive in the order the model wrote them. If a stream ends early, it has no AnswerEnd, and a
 // separate Status gives the reason.
 #pragma once
 
@@ -48,14 +48,14 @@ struct PartBegin {
   std::string id;    // tool call id, globally unique
   std::string name;  // tool name, as the model sees it
 };
-// For a tool call, `text` is a piece of the arguments as the model wrote them, which may be invalid JSON. `tokens`
-// holds the tokens since the last event that had any.
+// For a tool call, `text` is a piece of the arguments as the model wrote them, which may be invalid JSON. `tokens` has
+// the tokens since the last event that had any.
 struct PartDelta {
   std::string text;
   std::vector<Token> tokens;
 };
 struct PartEnd {
-  bool cut = false;  // the token limit ended the turn inside this part
+  bool cut = false;  // the token limit ended the turn in the middle of this part
 };
 struct AnswerEnd {
   v1::FinishReason finish = v1::FINISH_UNSPECIFIED;  // STOP or LENGTH

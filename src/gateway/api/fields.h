@@ -1,4 +1,4 @@
-// Reads the fields of a JSON object in a request. `status` holds the first error, which names the field. A null field
+// Reads the fields of a JSON object in a request. `status` is the first error, which names the field. A null field
 // counts as missing.
 #pragma once
 
@@ -28,7 +28,7 @@ class Fields {
   void Read(std::string_view name, bool& out);
   void Read(std::string_view name, std::string& out);  // any length
   void Read(std::string_view name, double low, double high, std::optional<double>& out);
-  // Accepts 5.0 as a whole number.
+  // Accepts 5.0 as an integer.
   void Read(std::string_view name, int64_t low, int64_t high, std::optional<int64_t>& out);
 
   void Fail(absl::Status status);

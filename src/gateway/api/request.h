@@ -61,7 +61,7 @@ struct Tool {
 struct ToolChoice {
   enum class Mode {
     kAuto,
-    kNone,      // tools are still rendered to keep the prompt a continuation, but calls are delivered as text
+    kNone,      // tools are still rendered, so the prompt remains a continuation, but calls are delivered as text
     kRequired,  // sampling is constrained to tool calls
   };
   Mode mode = Mode::kAuto;
@@ -77,8 +77,8 @@ struct RepeatedFields {
 struct GatewayRequest {
   std::string model;          // empty = none
   std::string branch;         // the sub-agent's thread; empty = the main thread
-  std::string parent_branch;  // the thread that started this one; empty = not said
-  std::string session;        // shared by all threads of one client; empty = not named
+  std::string parent_branch;  // the thread that started this one; empty = not specified
+  std::string session;        // shared by all of one client's threads; empty = not specified
   std::string role;           // role within the episode, such as a player; empty = none
 
   text::Conversation conversation;
@@ -88,13 +88,13 @@ struct GatewayRequest {
   struct ItemReference {
     size_t message = 0;  // index of the message that the part belongs to
     PartKind kind = PartKind::kContent;
-    size_t at = 0;        // position of the part: bytes of message text, or number of tool calls, before it
+    size_t at = 0;        // position: number of bytes of message text, or of tool calls, before the part
     std::string call_id;  // the earlier answer's call id
     size_t index = 0;     // index of a tool call in the earlier answer
     std::string path;     // path of the reference in the request, for errors
   };
   std::vector<ItemReference> references;
-  // A prompt that is not rendered. Each one gets its own answer. If there are any, the conversation is ignored.
+  // A prompt that is not rendered. Each raw prompt gets its own answer. If there are any, the conversation is ignored.
   struct RawPrompt {
     std::string text;          // encoded with special tokens recognized; ignored if `ids` is not empty
     std::vector<int32_t> ids;  // empty = the prompt is `text`
@@ -118,7 +118,7 @@ struct GatewayRequest {
   bool object_arguments = false;
 
   int32_t n = 1;           // answers per prompt
-  int64_t max_tokens = 0;  // limit on the answer; 0 = the gateway's default
+  int64_t max_tokens = 0;  // limit on the answer's length; 0 = the gateway's default
   std::optional<double> temperature, top_p, min_p, frequency_penalty, presence_penalty, repetition_penalty;
   std::optional<int32_t> top_k;
   std::optional<uint64_t> seed;
@@ -127,7 +127,7 @@ struct GatewayRequest {
   std::vector<int32_t> stop_token_ids;  // extension: ids that end the answer, in addition to the end-of-turn ids
   bool emits_stop = false;              // extension: the answer includes the stop string that ended it
   bool ignore_eos = false;              // extension: end-of-turn ids do not end the answer
-  int32_t min_tokens = 0;               // extension: until this many tokens, only max_tokens ends the answer
+  int32_t min_tokens = 0;               // extension: only max_tokens ends the answer before it has this many tokens
 
   bool stream = false;
   bool streams_array = false;     // Google: the stream is a JSON array instead of server-sent events

@@ -36,7 +36,7 @@ bool ReadIds(const base::json::value& list, std::vector<int32_t>& ids);
 inline constexpr int kMaxTopLogprobs = 20;
 void ReadLogprobs(Fields& body, GatewayRequest& request);
 
-// Set the template variables that control thinking. Their names differ between models. Effort "none" turns it off.
+// Set the template variables that control thinking, whose names differ between models. Effort "none" turns it off.
 void SetEffort(const std::string& effort, GatewayRequest& request);
 void SetThinking(bool on, GatewayRequest& request);
 
@@ -62,7 +62,7 @@ absl::Status SetToolChoice(std::string_view mode, GatewayRequest& request);
 // or if a name is not a declared tool.
 absl::Status RequireTools(std::vector<std::string> names, GatewayRequest& request);
 
-// Removes all other tools. Without a required call, this is the only way to restrict the tools.
+// Removes all other tools. If no call is required, this is the only way to restrict the tools.
 void KeepTools(const std::vector<std::string>& names, GatewayRequest& request);
 
 // Reads the answer format: {"type":"text"|"json_object"|"json_schema", ...}. The schema is in `schema` or, in chat

@@ -13,7 +13,7 @@ namespace ingot::gateway {
 inline constexpr std::string_view kRoleHeader = "x-ingot-role";
 
 // Splits a key of the form KEY:role=NAME. Sets `key` to KEY and returns NAME, or returns "" and leaves `key` unchanged
-// if it has no role. Clients that can configure only a key set their role this way.
+// if it has no role. Clients that can configure only a key use this to set their role.
 std::string TakeRole(std::string& key);
 
 // Sets request.role from the first of these sources that provides a name:

@@ -34,9 +34,9 @@ class Answer : public std::enable_shared_from_this<Answer> {
     // served session once the request is parsed. `open` may block.
     std::function<absl::StatusOr<std::shared_ptr<Episode>>()> find;
     std::function<absl::StatusOr<std::shared_ptr<Episode>>(const GatewayRequest&)> open;
-    // Reserves places for this many calls in addition to the first. Returns RESOURCE_EXHAUSTED if there are too few.
+    // Reserves places for this many additional calls. Returns RESOURCE_EXHAUSTED if there are too few places.
     std::function<absl::Status(int)> reserve;
-    // Returns the error that an answer in this episode should end with: `why` or a replacement. `episode` is null if
+    // Returns the error with which an answer in this episode should end: `why` or a replacement. `episode` is null if
     // none was found. Not called if the request is unreadable. May block.
     std::function<absl::Status(const std::shared_ptr<Episode>& episode, absl::Status why)> confirm;
     // Called once when the answer is done, with the number of calls reserved in addition to the first.
@@ -48,7 +48,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
   Answer(Core& core, const Dialect& dialect, RawRequest raw);
 
   struct Output {
-    std::vector<WireEvent> events;  // the stream's events, or one event that holds the whole reply
+    std::vector<WireEvent> events;  // the stream's events, or one event that contains the full reply
     bool stream = false;            // the client requested a stream; valid once there is an event
     Framing framing;                // HTTP stream framing; valid once there is an event
     bool done = false;
@@ -59,7 +59,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
   Output TakeOutput();
 
   // Stops sampling and records the ids sampled so far. `why` is CANCELLED if the client disconnected, or else the error
-  // for the exceeded limit. Does not wait.
+  // for the exceeded limit. Does not block.
   void Abort(absl::Status why);
 
   // The following functions are for the gateway.
@@ -97,7 +97,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
   void OnCallDone(const absl::Status& status);
   void Finish(absl::Status status);
   bool Begin();  // false = the answer was aborted
-  // Returns false if the request itself is unreadable, regardless of its episode's state.
+  // Returns false if the request itself is unreadable, regardless of the episode's state.
   bool MayDependOnEpisode() const {
     base::MutexLock lock(mu_);
     return !unreadable_;

@@ -8,9 +8,9 @@
 //      `- Fail, or Abort and then Start -----------------------------------------------^
 //
 // The last events are sent only after the pool has acknowledged the call's record. A call that ends early is recorded
-// with the ids sampled so far. At the end of a slice (FINISH_PAUSED), the ids so far are recorded as a segment, and any
-// engine is asked for the rest, while the client's stream stays open. If all engines are away, the call stays in
-// kGenerating and asks again until gateway.engine_wait_s has passed. Thread safe. Shared by its Answer and, until kDone,
+// with the ids sampled so far. At the end of a slice (FINISH_PAUSED), the ids so far are recorded as a segment, and the
+// rest is requested from any engine, while the client's stream stays open. If no engine is available, the call stays in
+// kGenerating and retries until gateway.engine_wait_s has passed. Thread safe. Shared by its Answer and, until kDone,
 // by its episode. The gateway must outlive it.
 #pragma once
 
@@ -67,7 +67,7 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   // CANCELLED if the client disconnected, or else the error for the exceeded limit. Does not wait.
   void Abort(absl::Status why);
   // Records a call that has finished sampling. A writer and a thread that ends the episode may both call it, but only
-  // the first one does the work.
+  // the first does the work.
   void Complete();
 
  private:
@@ -83,18 +83,18 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   void Take(const absl::StatusOr<v1::GenerateChunk>& chunk) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Phase PhaseAfterTake() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Prepares a request for the rest of the answer from another engine after `error`, or returns nullopt if the error
-  // ends the call. Ids that the client may have received are kept. Engines verify the others as drafts, under their own
-  // version.
+  // ends the call. Ids that the client may have received are kept. Engines verify the other ids as drafts, using their
+  // own version.
   std::optional<v1::GenerateRequest> Resume(const absl::Status& error) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Returns true if no engine takes the call at present, and it asks again in kAskAgain (gateway.engine_wait_s).
+  // Returns true if no engine currently accepts the call and it will retry after kAskAgain (gateway.engine_wait_s).
   bool AwaitEngine(const absl::Status& error) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Asks for the rest of a call that has waited for an engine. Runs on a worker.
+  // Requests the rest of a call that has waited for an engine. Runs on a worker.
   void AskAfterWait();
-  // Returns the number of ids that the client may have received, or that are in slices.
+  // Returns the number of ids that the client may have received or that are in slices.
   int Kept() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Returns the request for the rest after the first `kept` ids, with the others as drafts.
+  // Returns the request for everything after the first `kept` ids, with the other ids as drafts.
   v1::GenerateRequest RestAfter(int kept) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Records the slice of a paused call and asks for the rest. Runs on a writer.
+  // Records a paused call's slice and requests the rest. Runs on a writer.
   void Continue();
   void StoreSlice(v1::Segment slice);
 
@@ -134,16 +134,16 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   mutable base::Mutex mu_;
   Phase phase_ ABSL_GUARDED_BY(mu_) = Phase::kWaiting;
   bool claimed_ ABSL_GUARDED_BY(mu_) = false;  // a thread is running Complete
-  bool storing_ ABSL_GUARDED_BY(mu_) = false;  // a thread is running Continue, and calls Complete if it is needed
+  bool storing_ ABSL_GUARDED_BY(mu_) = false;  // a thread is running Continue and will call Complete if needed
   bool woken_ ABSL_GUARDED_BY(mu_) = false;    // TakeOutput has not been called since the last `wake`
   absl::Status abort_ ABSL_GUARDED_BY(mu_);    // why the call was aborted; OK = not aborted
   absl::Status engine_error_ ABSL_GUARDED_BY(mu_);
   bool delivers_ ABSL_GUARDED_BY(mu_) = false;  // kDone with an answer
-  int asks_ ABSL_GUARDED_BY(mu_) = 0;  // number of engines that were asked again; only the last engine's chunks count
+  int asks_ ABSL_GUARDED_BY(mu_) = 0;  // number of times the call was resent; only the last engine's chunks count
   std::unique_ptr<rollout::Client::Request> handle_ ABSL_GUARDED_BY(mu_);
-  // Handles for lost engines. Not destroyed within their own OnChunk.
+  // Handles for lost engines. They must not be destroyed within their own OnChunk.
   std::vector<std::unique_ptr<rollout::Client::Request>> lost_handles_ ABSL_GUARDED_BY(mu_);
-  std::optional<std::chrono::nanoseconds> away_since_ ABSL_GUARDED_BY(mu_);  // no engine has taken the call since
+  std::optional<std::chrono::nanoseconds> away_since_ ABSL_GUARDED_BY(mu_);  // when engines stopped accepting the call
   base::Timer ask_again_ ABSL_GUARDED_BY(mu_);  // its task only posts AskAfterWait, so it never waits for mu_
   Generation generation_ ABSL_GUARDED_BY(mu_);
   std::unique_ptr<Delivery> delivery_ ABSL_GUARDED_BY(mu_);

@@ -1,4 +1,4 @@
-// Turns a growing generation into Events, and counts the ids whose text was sent. Not thread safe: ChatCall holds its
+// Converts a growing generation to Events, and counts the ids whose text was sent. Not thread safe: ChatCall holds its
 // lock while calling it.
 #pragma once
 
@@ -41,7 +41,7 @@ class Delivery {
   // Return the number of sampled ids whose text was definitely sent, and the number whose text may have been sent.
   int confirmed_tokens() const { return confirmed_; }
   int taken_tokens() const { return text_.delivered_tokens(); }
-  // Returns the number of sampled ids that are part of the text. They cannot change any more.
+  // Returns the number of sampled ids that are part of the text. They can no longer change.
   int read_tokens() const { return fed_; }
 
  private:
@@ -49,7 +49,7 @@ class Delivery {
   void TakeParts(const Generation& generation, std::vector<Event>& out);
   void Open(const TurnText::Delta& delta, std::vector<Event>& out);
   void ClosePart(std::vector<Event>& out, bool cut);
-  // Returns the tokens before id `last` that have not been in an event yet.
+  // Returns the tokens before index `last` that have not been in an event yet.
   std::vector<Token> TakeTokens(const Generation& generation, int last);
 
   const GatewayParts& parts_;

@@ -21,9 +21,9 @@ absl::StatusOr<int64_t> ContextOf(const Backend& backend);
 // have more than `prompt_tokens` tokens.
 absl::Status PromptTooLong(int64_t context, const char* field, size_t prompt_tokens, bool at_least);
 
-// Training and evaluation sample from the configured distribution without the client's penalties and biases, so their
-// calls can be trained on. Constraints on the answer (response_format, tool_choice, min_tokens) apply in every episode.
-// Constrained calls are flagged and excluded from training. Each of a request's choices has its own seed.
+// Training and evaluation use the configured distribution without the client's penalties and biases, so their calls can
+// be trained on. Constraints on the answer (response_format, tool_choice, min_tokens) apply in every episode.
+// Constrained calls are flagged and excluded from training. Each choice in a request has its own seed.
 v1::SamplingParams PlanSampling(const Core& core, const v1::Episode& episode, const GatewayRequest& request,
                                 int32_t sequence, int choice, const PromptPlan& prompt);
 
@@ -36,12 +36,12 @@ absl::Status CheckToolChoice(const text::ChatFormat& format, const GatewayReques
 
 // Returns the grammar for tool_choice and response_format, or nullopt if there is no constraint or if sampling cannot
 // be constrained to tool calls. A required choice is exactly one call if the client names the tool or disables parallel
-// calls. Otherwise, it is one or more. `thinking_open` is true if the prompt ends inside the reasoning. In that case,
-// or if the client enables thinking, the grammar applies only after the reasoning.
+// calls, and otherwise one or more. `thinking_open` is true if the prompt ends inside the reasoning. In that case, or
+// if the client enables thinking, the grammar applies only after the reasoning.
 std::optional<v1::Grammar> GrammarOf(const text::ChatFormat& format, const GatewayRequest& request, bool thinking_open);
 
 // Returns the request field that made the engine reject `field` (base::Fault::field), or "" if the client did not set
-// such a field. `sent` holds the parameters built from the request.
+// such a field. `sent` contains the parameters built from the request.
 std::string ParamOf(const std::string& field, const GatewayRequest& request, const v1::SamplingParams& sent);
 
 }  // namespace ingot::gateway

@@ -27,7 +27,7 @@ class CallNumbers {
   // Calls made through an earlier gateway.
   struct Earlier {
     int32_t next = 0;                         // number of the next call
-    int32_t first = 0;                        // first number after the trunk's calls; 0 if there is no trunk
+    int32_t first = 0;                        // the first number after the trunk's calls; 0 if there is no trunk
     int32_t first_turn = 0;                   // number of calls in the trunk
     int32_t unrecorded = 0;                   // numbers below `next` that have no recorded call
     std::map<int32_t, std::string> recorded;  // ids of recorded calls, by sequence number
@@ -39,7 +39,7 @@ class CallNumbers {
   int32_t made() const { return next_ - unrecorded_; }
   // Returns the sequence number for a new call. It follows all calls that are recorded or in flight.
   int32_t Begin();
-  // What the pool may store under the sequence number of a call that ends here without a record.
+  // Describes what the pool may have stored under the sequence number of a call that ends here without a record.
   struct Unrecorded {
     bool used = false;  // the pool has another call, for example one whose response was lost
     // Set if the pool may have the call itself because this request was sent but its response was lost.
@@ -65,10 +65,10 @@ class CallNumbers {
     int32_t calls = 0;    // the sequence number that follows that call
   };
   Place LastPlace() const;
-  // Returns the id of the recorded call that a reward names. Returns 404 if there is none, or UNAVAILABLE if the reward
-  // gives a number while LostAppends are unsettled.
+  // Returns the id of the recorded call that a reward refers to. Returns 404 if there is none, or UNAVAILABLE if the
+  // reward gives a number while LostAppends are unsettled.
   absl::StatusOr<std::string> Find(const v1::CallReward& named, const std::string& episode_id) const;
-  // Returns true if the reward names calls only by id and they are all recorded here.
+  // Returns true if the reward refers to calls only by id and they are all recorded here.
   bool Holds(const v1::EpisodeRewardRequest& posted) const;
 
  private:

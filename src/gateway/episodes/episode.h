@@ -54,15 +54,15 @@ class Episode {
           std::optional<EarlierCalls> earlier, std::chrono::nanoseconds opened, const base::Clock& clock);
 
   const std::string& id() const { return record_.episode_id(); }
-  // The record as of the opening, without later rewards and states. Its gateway_token is used for pool writes.
+  // Returns the record as of the opening, without later rewards and states. Its gateway_token is used for pool writes.
   const v1::Episode& record() const { return record_; }
-  // Returns the Unix time of a clock reading, computed from the episode's opening. Intervals between its records
-  // therefore stay correct even if the wall clock changes while the episode runs.
+  // Returns the Unix time of a clock reading, computed from the episode's opening. So intervals between its records
+  // stay correct even if the wall clock changes while the episode runs.
   int64_t UnixNanosAt(std::chrono::nanoseconds moment) const {
     return record_.opened_unix_ns() + (moment - opened_).count();
   }
-  // Called when another gateway has taken over the episode. This gateway writes nothing more. Requests waiting at the
-  // gate resume so they can be forwarded.
+  // Called when another gateway has taken over the episode. This gateway makes no further writes. Requests waiting at
+  // the gate resume so that they can be forwarded.
   void MarkTaken();
   bool taken() const { return taken_; }
   bool admitted() const { return admitted_; }
@@ -87,13 +87,13 @@ class Episode {
   // DEADLINE_EXCEEDED if a request is still in flight, or 410 if the episode is ending.
   absl::StatusOr<Place> ShutGate(std::chrono::nanoseconds timeout);
   void OpenGate();
-  // Returns the place where the trunk should fork. Returns it only once, when a request is waiting there and nothing is
-  // in flight.
+  // Returns the place where the trunk should fork, only once, when a request is waiting there and nothing is in
+  // flight.
   std::optional<Place> TakeForkPlace();
 
   // Admits a call and returns its sequence number, which follows all calls that are recorded or in flight. Returns 410
   // if the episode is ending, and 400 episode_limit if it has made max_calls calls. A session begins a new history
-  // instead. Calls that end without a record do not count here or toward the fork.
+  // instead. Calls that end without a record count neither here nor toward the fork.
   absl::StatusOr<int32_t> BeginCall(const std::shared_ptr<ChatCall>& call, std::chrono::nanoseconds now);
   // Called when the call has finished sampling and is about to be recorded. `asked` is RequestKey::key of its request.
   void FinishCall(const std::shared_ptr<ChatCall>& call, const base::Key128& asked);
@@ -103,13 +103,13 @@ class Episode {
   // Called when the call's record is durable. After this, the call can be rewarded.
   void CountRecorded(const std::string& call_id, int32_t sequence);
 
-  // CallReward.turn counts recorded calls, including those recorded by other gateways. If a response is lost, the state
-  // of its number is unknown until a later call gets the number. Once higher numbers are in use, the caller must resend
-  // the append and call SettleAppend with the pool's response, which is OK or a permanent rejection.
+  // CallReward.turn counts recorded calls, including those recorded by other gateways. If a response is lost, its
+  // number's state is unknown until a later call gets the number. Once higher numbers are in use, the caller must
+  // resend the append and call SettleAppend with the pool's response, which is OK or a permanent rejection.
   std::vector<v1::AppendCallRequest> LostAppends() const;
   void SettleAppend(const v1::Call& call, const absl::Status& answer);
-  // Returns true if the reward names calls only by id and they are all recorded here. Such a reward does not depend on
-  // unsettled calls.
+  // Returns true if the reward refers to calls only by id and they are all recorded here. Such a reward does not depend
+  // on unsettled calls.
   bool HoldsCalls(const v1::EpisodeRewardRequest& posted) const;
   // Returns true if a number is used by a call with an unknown id. NoteCalls reads the id from the pool's records.
   bool HasUnknownCalls() const;
@@ -120,7 +120,7 @@ class Episode {
   // client's name for the conversation (ConversationKeys::thread).
   Continuation FindContinuation(const text::Conversation& sent, const EchoedIds& echoed, const std::string& thread,
                                 const History::FindKeptPrefix& find_kept);
-  // Makes a call available to later requests. Its parent and keys are taken from `continued`.
+  // Makes a call available to later requests. Its parent and keys come from `continued`.
   void AddToHistory(const Continuation& continued, const std::optional<text::Message>& delivered, History::Call call);
 
   // See History::Delivered.
@@ -131,8 +131,8 @@ class Episode {
   }
 
   // Called when one of the episode's requests was answered with `status`. The episode's end records the last error and
-  // the number of successful requests since. Disconnected clients and calls that ending the episode aborted do not
-  // count as errors.
+  // the number of successful requests since. Disconnected clients and calls that were aborted by the episode's end do
+  // not count as errors.
   void NoteAnswer(const absl::Status& status);
 
   // The exclusive right to store a reward. While the pointer exists, no other reward can be stored and the episode
@@ -142,12 +142,12 @@ class Episode {
   };
   using RewardTurn = std::unique_ptr<Episode, EndTurn>;
   // Waits up to `timeout` until earlier rewards are stored and earlier attempts to end the episode are done. Callers
-  // get their turns in call order. Returns 410 if the episode is ending, or DEADLINE_EXCEEDED if the caller did not get
-  // its turn in time.
+  // get their turns in the order of their calls. Returns 410 if the episode is ending, or DEADLINE_EXCEEDED if the
+  // caller did not get its turn in time.
   absl::StatusOr<RewardTurn> TakeRewardTurn(std::chrono::nanoseconds timeout);
   // Begins a reward and returns the request for the pool. A later value for a signal or call replaces the earlier one.
   // The reward takes effect when CountReward is called, after the pool has stored it. Returns 404 if a call is not
-  // recorded, or UNAVAILABLE if a call is named by number while LostAppends are unsettled. REQUIRES:
+  // recorded, or UNAVAILABLE if a call is given by number while LostAppends are unsettled. REQUIRES:
   // CheckRewards(posted) is OK, and the caller holds the turn until the pool has responded.
   absl::StatusOr<v1::StoreRewardRequest> StartReward(const v1::EpisodeRewardRequest& posted);
   void CountReward(const v1::StoreRewardRequest& started);
@@ -163,14 +163,14 @@ class Episode {
     std::string cause = {};                                  // Episode.cause
     std::optional<v1::DefaultOutcome> unless_rewarded = {};  // EpisodeEndRequest.unless_rewarded
   };
-  // Returns true if the episode is open and no stored reward is known for it or for its calls.
+  // Returns true if the episode is open and has no known stored reward, for itself or for its calls.
   bool lacks_reward() const;
   // Merges the pool's record of the episode, which may have a reward whose response was lost. The record must have been
   // read under this gateway's token.
   void NoteStored(const v1::Episode& stored);
-  // Moves to kEnding as requested. Waits, at most `timeout`, while another such request or a reward is being stored.
-  // 409 episode_over: it ended with another outcome. 409 no_reward: it cannot be finished without a reward. 409
-  // episode_called: only_uncalled is true, but it has made a call.
+  // Moves to kEnding as requested. Waits for up to `timeout` while another such request or a reward is being stored.
+  // Returns 409 episode_over if it ended with another outcome, 409 no_reward if it cannot finish without a reward, or
+  // 409 episode_called if only_uncalled is true but it has made a call.
   struct End {
     bool already = false;   // the episode had already ended with the same outcome, and nothing is left to do
     std::string rejection;  // the last error and the number of successful requests since; empty = none
@@ -200,8 +200,8 @@ class Episode {
  private:
   enum class State { kOpen, kEnding, kEnded };
 
-  // Resumes requests that waited at the gate. Declare it before taking the lock, so the requests resume after its
-  // release.
+  // Resumes requests that waited at the gate. Declare it before taking the lock so that the requests resume after the
+  // lock is released.
   struct ResumedRequests {
     std::vector<std::function<void()>> requests;
     ~ResumedRequests() {
@@ -210,7 +210,7 @@ class Episode {
   };
   // Returns the error for requests that arrive after the episode started to end.
   absl::Status Over() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The requests that may resume now.
+  // Returns the requests that may resume now.
   std::vector<std::function<void()>> TakeWaiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Waits for calls that are being recorded and that the request may continue. Returns false if there were none.
   bool WaitForFinishing(const text::Conversation& conversation, const ConversationKeys& keys,
@@ -236,7 +236,7 @@ class Episode {
   int64_t answered_since_ ABSL_GUARDED_BY(mu_) = 0;
   History history_ ABSL_GUARDED_BY(mu_);
   int epoch_ ABSL_GUARDED_BY(mu_) = 0;
-  bool called_ ABSL_GUARDED_BY(mu_) = false;                // it has made a call, here or at an earlier gateway
+  bool called_ ABSL_GUARDED_BY(mu_) = false;                // has made a call, here or at an earlier gateway
   std::set<std::string> trunk_calls_ ABSL_GUARDED_BY(mu_);  // EarlierCalls::trunk_calls
   CallNumbers numbers_ ABSL_GUARDED_BY(mu_);
   CallsInFlight in_flight_ ABSL_GUARDED_BY(mu_);
@@ -254,8 +254,8 @@ std::string WithoutRejection(const std::string& detail);
 // Returns the error for requests to an episode that another gateway serves. It is 503 so that clients retry. `where` is
 // that gateway's role; empty = unknown.
 absl::Status EpisodeElsewhere(const std::string& episode_id, const std::string& where = {});
-// Errors for requests after an episode has ended (410), and for calls aborted because it ended (409). `why` is
-// EndedEpisode::visible_detail.
+// Return the errors for requests after an episode has ended (410), and for calls aborted because it ended (409). `why`
+// is EndedEpisode::visible_detail.
 absl::Status EpisodeOver(const std::string& episode_id, const std::string& why = {});
 absl::Status EpisodeSealed(const std::string& episode_id);
 

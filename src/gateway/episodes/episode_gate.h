@@ -1,6 +1,6 @@
-// An episode gate. Requests pass it before they make calls. They wait there while a snapshot is taken and, in a trunk,
-// at the fork. Not thread safe: Episode holds its lock while calling it. Functions returned by TakeWaiting are called
-// without the lock.
+// An episode's gate. Requests pass it before they make calls. They wait there while a snapshot is taken and, in a
+// trunk, at the fork. Not thread safe: Episode holds its lock while calling it. Functions returned by TakeWaiting are
+// called without the lock.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Tracks the incarnations (starts) of the runners that open episodes. A restarted runner sends a new incarnation, which
-// permanently ends the old one. Its late requests do not count as another start. Remembers the most recent kMaxRunners
+// permanently ends the old one. Its late requests do not count as a start. Remembers the most recent kMaxRunners
 // runners and each runner's last kMaxPast incarnations. Not thread safe: the gateway holds a lock while calling it.
 #pragma once
 

@@ -6,8 +6,8 @@
 //   EnterPlacing -> Replace ----'            '-> UnlessTaken  another gateway took it: forgotten
 //
 // 1. An open episode is in the table under its id and under its key.
-// 2. At most max_open_episodes places are taken by open episodes and reservations. Sessions that are being closed for a
-//    new episode do not count. Replace may exceed the limit.
+// 2. At most max_open_episodes places are taken by open episodes and reservations. Sessions that are being closed to
+//    make room do not count. Replace may exceed the limit.
 // 3. At most one thread opens a key's episode (BeginOpening).
 // 4. At most one thread places or takes over an episode (EnterPlacing), so a token never has two Episodes in this
 //    process.
@@ -15,8 +15,8 @@
 //
 // Thread safe. mu_ guards all state. The table reads its episodes while holding mu_, which locks Episode::mu_
 // (gateway.h documents the lock order). Methods never wait for the pool, other gateways, or the scheduler. BeginOpening
-// and the two EnterPlacing methods wait for another thread of this gateway, which may in turn be waiting for one of
-// those. Call them without holding a lock.
+// and the two EnterPlacing methods wait for another thread in this gateway, which may in turn be waiting for these
+// services. Call them without holding a lock.
 #pragma once
 
 #include <chrono>
@@ -51,11 +51,11 @@ class OpenEpisodes {
   // ---- Lookups. "Here" = in this table.
 
   struct Known {
-    std::shared_ptr<Episode> open;  // null = no open episode is here; another gateway may have taken it since
+    std::shared_ptr<Episode> open;  // null = no open episode is here; another gateway may have taken it over since
     std::string ended;              // the id of the ended episode; empty = none is remembered
     std::string visible_detail;     // EndedEpisode::visible_detail of the ended episode
-    std::string key_hash;           // of the open or ended episode
-    int64_t losses = 0;             // losses() at the same moment
+    std::string key_hash;           // the open or ended episode's key hash
+    int64_t losses = 0;             // losses() at the same time
 
     bool none() const { return open == nullptr && ended.empty(); }
   };
@@ -78,7 +78,7 @@ class OpenEpisodes {
   int64_t losses() const;
   size_t size() const;                                     // open episodes
   std::vector<std::shared_ptr<Episode>> Sessions() const;  // the open ones
-  // The open episodes that have Episode::uncalled_since, with that time, oldest first.
+  // An open episode for which Episode::uncalled_since returns a time, with that time. Lists are sorted, oldest first.
   struct Uncalled {
     std::shared_ptr<Episode> episode;
     std::chrono::nanoseconds since{0};
@@ -109,8 +109,8 @@ class OpenEpisodes {
   void Remove(const Episode& episode, EndedEpisode ended, bool free_key);
   // Remembers an ended episode that an earlier gateway stored, or that this gateway has forgotten.
   void RememberEnd(const std::string& key_hash, EndedEpisode ended, bool free_key);
-  // Called when a client asked to end an episode while the pool could not report whether it has a reward. TakeDueEnds
-  // will return the request later. Does nothing if another gateway took over the episode.
+  // Called when a client requested an episode's end while the pool could not report whether it has a reward.
+  // TakeDueEnds will return the request later. Does nothing if another gateway took over the episode.
   void NoteUnreadEnd(const Episode& episode, const Episode::RequestedEnd& asked);
   struct DueEnd {
     std::shared_ptr<Episode> episode;
@@ -118,14 +118,14 @@ class OpenEpisodes {
     int tries = 0;  // failed attempts
   };
   // Returns end requests for episodes that at `now` have passed a deadline or have been idle too long, before or after
-  // their first call, and earlier requests that failed. Call ReleaseDueEnd for each after trying it. Returns none after
-  // Close. If conversations have their own sessions, these share max_tokens_per_session, and the longest idle ones end
-  // above it.
+  // their first call, and earlier requests that failed. Call ReleaseDueEnd for each request after trying it. Returns
+  // none after Close. If conversations have their own sessions, these share max_tokens_per_session; above it, those
+  // that have been idle longest end.
   std::vector<DueEnd> TakeDueEnds(std::chrono::nanoseconds now);
   void ReleaseDueEnd(const std::string& episode_id);
   // Forgets an episode that another gateway took over. Returns true if this gateway has already taken it back.
   bool ForgetTaken(const std::shared_ptr<Episode>& episode);
-  // After this call, no more places are reserved and no more episodes become due to end.
+  // After this call, no more places are reserved, and no more episodes become due to end.
   void Close();
 
   // ---- Placing: choosing the gateway that serves an episode, or taking the episode over.
@@ -136,9 +136,9 @@ class OpenEpisodes {
   // follow.
   bool EnterPlacingIfUnknown(const std::string& episode_id);
   void LeavePlacing(const std::string& episode_id);
-  // Serves an episode that this gateway took over. Returns the Episode object that it replaces, or null if there is
-  // none. There is one if another gateway temporarily served the episode in between. REQUIRES: with several gateways,
-  // the caller is placing the episode.
+  // Serves an episode that this gateway took over. Returns the Episode object that it replaces, or null. There is such
+  // an object if another gateway temporarily served the episode. REQUIRES: with several gateways, the caller is placing
+  // the episode.
   std::shared_ptr<Episode> Replace(const std::shared_ptr<Episode>& episode);
 
   // ---- Runners that open episodes.
@@ -150,8 +150,8 @@ class OpenEpisodes {
     std::string newest;  // newest incarnation seen
     std::vector<std::shared_ptr<Episode>> episodes;
   };
-  // Returns the runner's open episodes from all incarnations except the newest, in one consistent view. If the runner
-  // is not remembered, `incarnation` is the newest.
+  // Returns the runner's open episodes from all incarnations except the newest, as one consistent snapshot. If the
+  // runner is not remembered, `incarnation` is the newest.
   Abandoned AbandonedBy(const std::string& runner, const std::string& incarnation) const;
 
  private:
@@ -166,7 +166,7 @@ class OpenEpisodes {
   std::optional<Episode::RequestedEnd> IdleEndOf(const Episode& episode, std::chrono::nanoseconds now) const;
   // Adds end requests for idle sessions while all sessions together exceed their token limit.
   void TakeSurplusSessions(std::vector<DueEnd>& due) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The end request that is due for an episode; nullopt = none.
+  // Returns the end request that is due for an episode; nullopt = none.
   std::optional<DueEnd> DueEndOf(const std::shared_ptr<Episode>& episode, std::chrono::nanoseconds now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

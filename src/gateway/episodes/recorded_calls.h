@@ -1,5 +1,5 @@
 // Builds an episode's history from recorded calls. They belong to an episode that an earlier gateway opened, or to the
-// trunk whose snapshot the episode starts from. Internal to this directory.
+// trunk from whose snapshot the episode starts. Internal to this directory.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ namespace ingot::gateway {
 // the episode branched off.
 absl::StatusOr<Episode::EarlierCalls> EarlierCallsOf(datapool::Client& pool, v1::EpisodeTree& tree);
 
-// Returns a snapshot id, which encodes how many of the episode's calls precede the snapshot. A restarted gateway can
-// therefore locate the snapshot without a record.
+// Returns a snapshot id, which encodes how many of the episode's calls precede the snapshot. So a restarted gateway can
+// locate the snapshot without a record.
 std::string SnapshotId(const std::string& episode_id, int32_t calls);
 struct SnapshotPlace {
   std::string episode_id;
@@ -28,7 +28,7 @@ struct SnapshotPlace {
 };
 absl::StatusOr<SnapshotPlace> PlaceOfSnapshot(const std::string& snapshot_id);
 
-// Returns the fork after this many calls of a trunk; nullopt = after its last call.
+// Returns the fork after this many calls in a trunk; nullopt = after its last call.
 v1::EpisodeFork ForkOf(const v1::EpisodeTree& trunk, std::optional<int32_t> calls);
 
 }  // namespace ingot::gateway

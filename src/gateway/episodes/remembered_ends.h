@@ -1,4 +1,4 @@
-// Remembers ended episodes, so late requests get the right error. Forgets the oldest first. Not thread safe:
+// Remembers ended episodes so that late requests get the right error. Forgets the oldest first. Not thread safe:
 // OpenEpisodes holds its lock while calling it.
 //
 // 1. Each remembered episode appears once in order_.
@@ -24,7 +24,7 @@ struct EndedEpisode {
 };
 
 // Returns the detail that late requests receive if the episode ended with this Episode.cause. Empty unless the gateway
-// ended the episode because it made no call. Other details are for the episode's owner and must not reach its agent.
+// ended the episode because it made no calls. Other details are for the episode's owner and must not reach its agent.
 inline std::string VisibleDetail(const std::string& cause, const std::string& detail) {
   return cause == kNeverCalled ? detail : "";
 }

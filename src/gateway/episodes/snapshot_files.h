@@ -1,5 +1,5 @@
 // Transfers the archive of a snapshot's files from a runner to an HTTP client. A small buffer decouples the two sides:
-// the runner fills it and the client's connection empties it.
+// the runner fills it, and the client's connection empties it.
 //
 //   GET .../files --Open--> ask --NextSnapshot--> runner --SendSnapshotFiles--> Put --> TakeNews --> client
 //
@@ -38,11 +38,11 @@ class FileTransfer {
   absl::Status Put(const v1::SnapshotFilesPart& part, std::chrono::nanoseconds wait);
   // Called by the connection. Returns the data since the last call.
   News TakeNews();
-  // Called when the reader is gone.
+  // Called when the client is gone.
   void Abandon();
   // Ends the transfer with an error, unless the archive is complete.
   void Break(absl::Status why);
-  // Breaks the transfer if the runner has not sent anything since `before` even though the buffer was not full.
+  // Breaks the transfer if the runner has not sent anything since `before` although the buffer was not full.
   void BreakIfSilentSince(std::chrono::nanoseconds before);
 
  private:

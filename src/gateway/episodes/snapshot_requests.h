@@ -6,7 +6,7 @@
 //   a reader of files --Post--> request --Next--> runner sends the first part --ForgetTransfer
 //
 // If a snapshot is requested while a trunk is at its fork, both share one request. Await returns when the runner has
-// answered the snapshot request. The runner is then asked to end the episode.
+// answered the snapshot request. After that, the runner is asked to end the episode.
 //
 // A request without a result is resent after kResendAfter because the runner may have lost the response. Thread safe.
 #pragma once

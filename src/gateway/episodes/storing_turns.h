@@ -1,5 +1,5 @@
-// Serializes, in request order, an episode's reward writes and attempts to end it. A reward that the client abandoned
-// therefore never overwrites the reward posted in its place. Not thread safe: Episode holds its lock while calling it.
+// Serializes, in request order, an episode's reward writes and attempts to end it. So a reward that the client
+// abandoned never overwrites the reward posted in its place. Not thread safe: Episode holds its lock while calling it.
 #pragma once
 
 #include <chrono>
@@ -13,8 +13,8 @@ namespace ingot::gateway {
 
 class StoringTurns {
  public:
-  // Waits until nothing is being stored and no earlier caller is waiting. Returns false if the caller has not gotten
-  // its turn by `deadline`. Releases `mu` while waiting. `changed` must be signaled after each End. Await also signals
+  // Waits until nothing is being stored and no earlier caller is waiting. Returns false if the caller did not get its
+  // turn by `deadline`. Releases `mu` while waiting. `changed` must be signaled after each End. Await also signals
   // it.
   bool Await(const base::Clock& clock, base::Mutex& mu, base::CondVar& changed, std::chrono::nanoseconds deadline)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {

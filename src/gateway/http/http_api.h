@@ -6,7 +6,7 @@
 //   POST /ingot/v1/episodes         POST /ingot/v1/episodes/{id}/reward    POST /ingot/v1/episodes/{id}/end
 //   POST /v1/feedback   GET /ingot/v1/status   GET /healthz and /health   GET /version
 //
-// Clients concatenate a base URL and a path but disagree about which one contains /v1 and the slash. The API therefore
+// Clients concatenate a base URL and a path but disagree about which of them contains /v1 and the slash. So the API
 // accepts a missing or doubled /v1 or slash. Every answer has x-request-id and request-id headers, which contain the
 // call id if a model answers.
 //

@@ -1,4 +1,4 @@
-// GET /ingot/v1/episodes/ID/files: streams the files in the snapshot that an episode starts from, as a tar archive.
+// GET /ingot/v1/episodes/ID/files: streams the files in the snapshot from which an episode starts, as a tar archive.
 #pragma once
 
 #include <functional>

@@ -4,7 +4,7 @@
 //   client ─▶ PlacedExchange ─ Gateway::Place ─┬ here ───▶ HttpApi's exchange
 //                                              └ a role ─▶ Peers::Forward ──rpc──▶ ForwardedRequest ─▶ HttpApi's exchange
 //
-// The next part is requested only after the client's system has accepted the previous one, so a slow client uses no
+// The next part is requested only after the client's system has accepted the previous part, so a slow client uses no
 // memory here.
 #pragma once
 

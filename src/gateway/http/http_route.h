@@ -1,4 +1,4 @@
-// Finds the operation and the episode in a request target. Pure function.
+// Finds the operation and the episode in a request target. Pure.
 #pragma once
 
 #include <string>

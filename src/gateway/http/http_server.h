@@ -16,7 +16,7 @@ namespace ingot::gateway {
 
 // Checks that the gateway is allowed to listen as configured. Errors name the configuration keys.
 absl::Status CheckListening(const http::Options& options);
-// Returns OK if the certificate and key can be read and belong together. Returns the errors of HttpServer::Start.
+// Returns OK if the certificate and key can be read and match. Returns the errors of HttpServer::Start.
 absl::Status CheckTlsFiles(const http::Options& options);
 
 class HttpServer {
@@ -27,12 +27,12 @@ class HttpServer {
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const http::Options& options, Gateway& gateway,
                                                            const std::string& own_host = "");
 
-  // See http::Server::AcceptOn. Sandboxes pass in the listening sockets that their agents use to reach the gateway.
+  // See http::Server::AcceptOn. Sandboxes pass the listening sockets that their agents use to reach the gateway.
   absl::StatusOr<std::shared_ptr<void>> AcceptOn(int listening_socket) { return server_->AcceptOn(listening_socket); }
   void Stop() { server_->Stop(); }
   int port() const { return server_->port(); }
   std::string url() const { return server_->url(); }  // the address that it listens on
-  // Returns the URL for agents: public_url, or the address that the server listens on.
+  // Returns the URL for agents: public_url, or the address where the server listens.
   const std::string& base_url() const { return base_url_; }
   int connections() const { return server_->connections(); }
 

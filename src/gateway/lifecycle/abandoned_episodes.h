@@ -1,5 +1,5 @@
-// Ends the episodes of restarted runners. Thread safe. Has no state and no lock: OpenEpisodes remembers the
-// incarnations. Both methods block on the pool, the scheduler, and other gateways. Call them without holding a lock.
+// Ends the episodes of restarted runners. Thread safe. Has no state or lock: OpenEpisodes remembers the incarnations.
+// Both methods block on the pool, the scheduler, and other gateways. Call them without holding a lock.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,7 @@ class AbandonedEpisodes {
   // Ends the episodes that the runner's earlier incarnations left open. Returns ABORTED if a newer incarnation has
   // already been seen.
   absl::Status EndEarlier(const std::string& runner, const std::string& incarnation);
-  // If the episode's runner was restarted while the episode was opened, ends the episode and returns ABORTED.
+  // If the episode's runner was restarted while the episode was being opened, ends the episode and returns ABORTED.
   absl::Status EndIfAbandoned(const std::shared_ptr<Episode>& opened);
 
  private:

@@ -1,5 +1,5 @@
-// Decides which episode a caller may use, by its key. Thread safe; it has no state and no lock. All methods may place
-// the episode first, which blocks for the pool and for other gateways: call them without a lock.
+// Decides which episode a caller may use, by its key. Thread safe. Has no state or lock. All methods may first place
+// the episode, which blocks on the pool and other gateways. Call them without holding a lock.
 #pragma once
 
 #include <memory>

@@ -4,7 +4,7 @@
 //                     (sessions are not)           (forks only)
 //
 // After an error, the place and the admission are returned. Thread safe. mu_ guards only oldest_group_. Both public
-// methods block on admission, the pool, and other gateways without holding a lock. The caller must not hold a lock
+// methods block on admission, the pool, and other gateways without holding a lock. The caller must not hold a lock,
 // either. OpenEpisodes::BeginOpening prevents two threads from opening an episode for the same key.
 #pragma once
 

@@ -1,9 +1,9 @@
 // Requests episode snapshots from runners, asks runners to end trunks at their forks, and passes snapshot files from
 // runners to clients.
 //
-// Thread safe. Has no lock: SnapshotRequests and FileTransfers each have their own and take no other lock while holding it.
-// All methods except RequestForkEnd, BreakSilentTransfers, and Close block on the pool, a runner, or calls in flight. Call
-// them without holding a lock.
+// Thread safe. Has no lock: SnapshotRequests and FileTransfers have their own, and take no other lock while holding it.
+// All methods except RequestForkEnd, BreakSilentTransfers, and Close block on the pool, a runner, or calls in flight.
+// Call them without holding a lock.
 #pragma once
 
 #include <chrono>

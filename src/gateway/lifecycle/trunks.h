@@ -14,7 +14,7 @@ namespace ingot::gateway {
 // Returns the trunk with its calls, or FAILED_PRECONDITION if there is no pool.
 absl::StatusOr<v1::EpisodeTree> ReadTrunk(datapool::Client* pool, const std::string& episode_id);
 
-// Makes `request` name a sample in the group of the snapshot's episode, and sets the record's fork. Returns 400 if
+// Sets `request` to request a sample in the group of the snapshot's episode, and sets the record's fork. Returns 400 if
 // `snapshot_id` is not a snapshot id, 404 if no episode has it, or 409 if its episode has no group.
 absl::Status RequestForkSample(datapool::Client* pool, const std::string& snapshot_id, v1::Episode& record,
                                v1::AdmitRequest& request);

@@ -3,10 +3,10 @@
 // Writes include the episode's token, so the pool rejects writes from a gateway that was unresponsive for too long. An
 // answer from memory must be checked with the pool instead. The check is needed only if the client would act on the
 // answer, such as an error that clients do not retry ("it has no reward", "it has recorded no such call"). It runs
-// after the decision is made. If the gateway still serves the episode at that point, its memory was right. Leases
-// cannot replace the check because a gateway that takes over an episode does not wait for one to expire.
+// after the decision is made. If the gateway still serves the episode at that point, its memory was correct. Leases
+// cannot replace the check because a gateway that takes over an episode does not wait for a lease to expire.
 //
-// Thread safe. Has no state and no lock. All methods except GiveUp block on the pool. Call them without holding a lock.
+// Thread safe. Has no state or lock. All methods except GiveUp block on the pool. Call them without holding a lock.
 #pragma once
 
 #include <memory>
@@ -35,7 +35,7 @@ class Fencing {
   absl::Status Confirmed(const std::shared_ptr<Episode>& episode, absl::Status rejection);
   // Returns true if a snapshot request for the episode may be sent. Otherwise, forgets its requests.
   bool IsServed(const std::string& episode_id);
-  // Must be called before referring to a call by its sequence number or by an id that is unknown here. Finds out which
+  // Must be called before referring to a call by its sequence number or by an id that is unknown here. Determines which
   // calls with lost responses are in the pool. Returns UNAVAILABLE if the pool does not answer, or if some requests are
   // still unanswered after end_wait_s.
   absl::Status SettleCalls(const std::shared_ptr<Episode>& episode);

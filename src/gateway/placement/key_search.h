@@ -19,7 +19,7 @@ class KeySearch {
   explicit KeySearch(datapool::Client* pool) : pool_(pool) {}
 
   // Returns the id of the open training or evaluation episode with one of these hashes (Episode.key_hash), or "" if a
-  // scan that began after the call found none.
+  // scan that began after this call found none.
   absl::StatusOr<std::string> Find(const std::vector<std::string>& hashes);
 
  private:

@@ -5,7 +5,7 @@
 //                                                no:  TakeOverEpisode under the next token; its later writes fail
 //
 // Thread safe. mu_ guards only silent_until_. All methods except MayBeElsewhere and Serves block on the pool or on
-// other gateways. They do not hold a lock while blocking. Call them without holding a lock. OpenEpisodes::EnterPlacing
+// other gateways. They hold no lock while blocking. Call them without holding a lock. OpenEpisodes::EnterPlacing
 // prevents two threads from placing the same episode.
 #pragma once
 
@@ -34,8 +34,8 @@ class Placement {
   // Returns the role of the gateway that serves the caller's episode, or "" if it is this gateway or if there is no
   // such episode. Takes over the episode if its gateway is gone or does not answer.
   absl::StatusOr<std::string> Place(const Caller& caller);
-  // Like Place, but for an opening that another gateway may have already handled. If a gateway does not answer, looks
-  // for the opening in the pool and takes over its episode.
+  // Like Place, but for a request to open an episode, which another gateway may already have handled. If a gateway does
+  // not answer, looks for the episode in the pool and takes it over.
   absl::StatusOr<std::string> PlaceOpening(const std::string& idempotency_key);
   // Returns the role of another gateway that reports serving the key's episode, or "" if there is none. Does not take
   // over the episode.
@@ -44,8 +44,8 @@ class Placement {
   v1::ServesResponse Serves(const v1::ServesRequest& request);
   // Remembers an ended episode that an earlier gateway stored, or that this gateway has forgotten.
   void RecallEnd(const std::string& episode_id);
-  // Makes this gateway serve the open episode from the pool, unless it has already taken the episode since `episode`
-  // was read. Returns FAILED_PRECONDITION if the episode has ended or if another gateway took it first.
+  // Makes this gateway serve the open episode from the pool, unless it has already taken the episode over since
+  // `episode` was read. Returns FAILED_PRECONDITION if the episode has ended or if another gateway took it first.
   absl::Status TakeOver(const v1::Episode& episode);
   // Serves an open episode, starting from its stored tree.
   absl::Status Continue(v1::EpisodeTree tree);

@@ -1,5 +1,5 @@
-// Takes over the pool's open episodes at startup and when another gateway is gone. Has no state and no lock. Blocks on
-// the pool. Call it without holding a lock.
+// Takes over the pool's open episodes at startup and when another gateway is gone. Has no state or lock. Blocks on the
+// pool. Call it without holding a lock.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ class Recovery {
   absl::Status Recover(const std::string& gone);
 
  private:
-  // Serves an episode when there is only one gateway, so its episodes have no token.
+  // Serves an episode if there is only one gateway, so that its episodes have no token.
   absl::Status ContinueAlone(const std::string& episode_id);
   // Ends an unreadable episode as lost, so its sample is retried.
   absl::Status EndUnread(const v1::Episode& episode, const absl::Status& why);

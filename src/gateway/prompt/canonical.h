@@ -1,4 +1,4 @@
-// Converts messages to canonical forms, which are equal regardless of the JSON printer that wrote them. Pure functions.
+// Converts messages to canonical forms, which do not depend on the JSON printer that wrote them. Pure functions.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace ingot::gateway {
 std::string WithLineFeeds(std::string_view text);
 
 // Returns a tool call's arguments as JSON with sorted keys and with LF line endings in its strings (WithLineFeeds).
-// Three spellings have the same canonical form:
+// These spellings have the same canonical form:
 // 1. JSON with any spacing, key order, and escapes
 // 2. the value as a Python literal, such as {'all': False}, from clients that print a parsed call
 // 3. {"__unparsedToolInput": "..."}, the wrapper that clients use for arguments that they could not parse (Claude Code)
@@ -32,7 +32,7 @@ std::string ReasoningKey(std::string_view reasoning);
 
 // Returns a key for the message's role, text, name, tool calls (names and canonical arguments), and media. For
 // assistant text, the key uses LF line endings and ignores surrounding whitespace. If a client replaced the text with a
-// filler, the key uses "". The key excludes ids and reasoning because clients rename ids and drop reasoning
+// placeholder, the key uses "". The key excludes ids and reasoning because clients rename ids and drop reasoning
 // (SameReasoning).
 base::Key128 MessageKey(const text::Message& message);
 

@@ -22,8 +22,8 @@ struct Generation {
   v1::CallTimes times;  // queued_unix_ns is set before the first chunk arrives
 
   int size() const { return segment.token_ids_size(); }
-  // Called when the engine was lost and another engine continues the call. Its first chunk replaces all ids but the
-  // first `kept`.
+  // Called when the engine was lost and another engine continues the call. The new engine's first chunk replaces all
+  // ids but the first `kept`.
   void AskAgain(int kept, int64_t now_unix_ns);
   // Returns true if the last engine has sent more ids than the engines before it.
   bool grew_since_ask() const { return grew_ && size() > lost_; }
@@ -31,7 +31,7 @@ struct Generation {
   // if the last chunk's answer_versions are needed or given and do not cover the answer. Such a call is not delivered
   // because it cannot be trained on.
   absl::Status Append(const v1::GenerateChunk& chunk, int64_t now_unix_ns);
-  // Ends a slice (rollout.max_tokens_per_turn_slice) after the ids so far: they never change again.
+  // Ends a slice (rollout.max_tokens_per_turn_slice) after the ids so far, which never change again.
   void EndSlice();
   int sliced() const { return sliced_; }  // ids in slices that have ended
   // REQUIRES: size() > 0.
@@ -46,9 +46,9 @@ struct Generation {
   bool AnswerVersionsFit(const v1::GenerateChunk& chunk) const;
 
   int64_t asked_unix_ns_ = 0;  // when the last engine received the call; 0 = times.queued_unix_ns
-  int kept_ = 0;               // ids of earlier engines
+  int kept_ = 0;               // number of ids from earlier engines
   int sliced_ = 0;
-  int lost_ = 0;       // ids when AskAgain was called
+  int lost_ = 0;       // number of ids when AskAgain was called
   bool grew_ = false;  // a chunk has arrived since
 };
 

@@ -8,13 +8,13 @@
 // compared by a chain of 128-bit content keys, so a search takes time linear in the request's length. Ids that clients
 // echo (tool call, item, and signature ids) have two uses: they decide between calls that delivered equal content, and
 // they determine the cause of a fork. They are never a substitute for equality. If no id decides, the conversation's
-// name does (ConversationKeys::thread). If that does not decide either, the newest call is continued.
+// name does (ConversationKeys::thread). Otherwise, the newest call is continued.
 //
 // The keys exclude reasoning because most clients drop it. Reasoning that a client sends back must equal the delivered
-// reasoning, both in the continued message and in all earlier ones. It decides between messages with equal text.
+// reasoning, both in the continued message and in all earlier ones. It also decides between messages with equal text.
 //
 // A client may keep only a prefix of a streamed answer if the call was aborted or the client disconnected early. Such a
-// message is continued from the ids that its text was decoded from (FindKeptPrefix). No recorded segment ends with
+// message is continued from the ids from which its text was decoded (FindKeptPrefix). No recorded segment ends with
 // these ids, so the calls that continue them store the prefix as a new segment (EndsUnrecorded).
 //
 // A client may send back the stop string that ended an answer and append text to it (history_after.cc). Such a message
@@ -23,7 +23,7 @@
 // A client may send the parts of a turn as separate messages, in any order. JoinTurns joins them first.
 //
 // A client may begin an answer itself or request more of an earlier one (text::Conversation::ends_begun). The call that
-// continues it has the preceding messages as its prompt and delivers the whole message.
+// continues it has the preceding messages as its prompt and delivers the complete message.
 //
 // Plain value. Not thread safe. Segments are shared, so a chain of n calls stores its tokens only once.
 #pragma once
@@ -81,7 +81,7 @@ struct RequestKey {
   }
 };
 
-// Returns the whole message: the part that the client began, followed by the model's part.
+// Returns the complete message: the part that the client began, followed by the model's part.
 text::Message ContinuedMessage(text::Message begun, text::Message more);
 
 // Keys for the reasoning in messages (canonical.h), by message index. Messages without reasoning have no entry.
@@ -100,7 +100,7 @@ class History {
  public:
   // An answer's prefix that a client kept.
   struct KeptPrefix {
-    size_t ids = 0;         // number of sampled ids in it; 0 = the client's message is not a prefix of the answer
+    size_t ids = 0;         // number of its sampled ids; 0 = the client's message is not a prefix of the answer
     text::Message message;  // the message that these ids decode to
   };
   // An answer's sampled part.
@@ -115,7 +115,7 @@ class History {
 
   // A request's parent call.
   struct Match {
-    int parent = -1;       // -1 = none, so the whole conversation is rendered
+    int parent = -1;       // -1 = none, so the entire conversation is rendered
     size_t first_new = 0;  // index of the first message in the tail
     // Why the request begins a branch; empty = it continues the newest call or is the first request.
     std::string fork_cause;
@@ -169,7 +169,7 @@ class History {
     std::vector<SegmentRef> sampled;
     std::string text_key;  // the prompt's RenderedPrompt::text_key; empty = unknown
     std::string prefill;   // the prompt's RenderedPrompt::prefill
-    // The beginning of the answer if the client wrote it. The delivered message starts with it. nullopt = none.
+    // The beginning of the answer, if the client wrote it. The delivered message starts with it. nullopt = none.
     std::optional<text::Message> begun = {};
     size_t streamed_ids = 0;  // sampled ids that may have been streamed to the client
     // The arguments of each delivered tool call, as a client sends them back. Empty = as the model wrote them.
@@ -179,7 +179,7 @@ class History {
     Ending ending = {};
     std::string thread = {};  // the request's ConversationKeys::thread
   };
-  // Adds a call and returns its index. `delivered` is nullopt if the call broke off. In that case, later requests can
+  // Adds a call and returns its index. `delivered` is nullopt if the call was cut off. In that case, later requests can
   // continue only a prefix that the client kept.
   int Add(const RequestKey& asked, const std::optional<text::Message>& delivered, Call call);
   // Adds a client's version of an answer (Match::kept, Match::following) as a separate call and returns its index.
@@ -200,7 +200,7 @@ class History {
     const Entry& entry = calls_[call];
     return entry.refs.size() - entry.first_sampled - (entry.unrecorded ? 1 : 0);
   }
-  // Returns the message that the call with this id delivered, or nullptr if there is no such call or it broke off.
+  // Returns the message that the call with this id delivered, or nullptr if there is no such call or it was cut off.
   const text::Message* Delivered(std::string_view call_id) const {
     for (const Entry& entry : calls_) {
       if (entry.call_id == call_id && !entry.broken_off) return &entry.delivered;
@@ -239,7 +239,7 @@ class History {
     bool continued = false;   // another call continues it
     Ending ending;            // how a delivered answer ended
     std::string following;    // set by AdoptClientTurn: Match::following
-    int adopted_from = -1;    // the call that AdoptClientTurn created it from
+    int adopted_from = -1;    // the call from which AdoptClientTurn created it
     std::string thread;
   };
   // Returns the id that the model wrote for a call in a client's message.
@@ -247,13 +247,13 @@ class History {
   // Returns the call that delivered this message as an answer to its prefix, or -1 if there is none.
   int DeliveredAs(const text::Conversation& conversation, const ConversationKeys& keys, const EchoedIds& echoed,
                   size_t message) const;
-  // Returns the reasoning that was delivered in this message and dropped by the client, or nullptr if there is none.
+  // Returns the reasoning that was delivered in this message and that the client dropped, or nullptr if there is none.
   const std::string* DroppedReasoning(const text::Conversation& conversation, const ConversationKeys& keys,
                                       const EchoedIds& echoed, size_t message) const;
 
   // Makes the call findable by its delivered message.
   void Index(const RequestKey& asked, int call);
-  // Finds a streamed answer to the prefix before `message` that begins with `message`. Uses the first one as sorted by
+  // Finds a streamed answer to the prefix before `message` that begins with `message`. Uses the first in the order of
   // Ordered.
   Match MatchKeptPrefix(const text::Conversation& conversation, const ConversationKeys& keys, size_t message,
                         const EchoedIds& echoed, const FindKeptPrefix& find_kept) const;
@@ -261,7 +261,7 @@ class History {
   // before the stop string and the end of turn, because these come after the answer.
   Match MatchBegun(const text::Conversation& conversation, int call, const FindKeptPrefix& find_kept) const;
   // Finds an answer to the prefix before `message`, where `message` begins with the answer and one of its request's
-  // stop strings. Uses the first one as sorted by Ordered.
+  // stop strings. Uses the first in the order of Ordered.
   Match MatchAfter(const text::Conversation& conversation, const ConversationKeys& keys, size_t message,
                    const EchoedIds& echoed) const;
   // The content of a client's message that begins with the call's answer and a stop string, with the answer's original
@@ -296,7 +296,7 @@ class History {
   // then others. Newer calls come first within each group.
   std::vector<int> Ordered(const std::vector<int>& calls, const text::Message& message,
                            const std::vector<std::string>* ids, const std::string& thread) const;
-  // Returns the message's call among `candidates`, which delivered equal content. Uses the first one, as sorted by
+  // Returns the message's call among `candidates`, which delivered equal content. Uses the first, in the order of
   // Ordered, whose reasoning matches the reasoning in and before the message. -1 = none.
   int Choose(const std::vector<int>& candidates, const text::Conversation& conversation, const ConversationKeys& keys,
              size_t message, const EchoedIds& echoed) const;
@@ -320,7 +320,7 @@ class History {
   bool any_reasoning_ = false;
   size_t adopted_ = 0;  // number of calls created by AdoptClientTurn
   int64_t tokens_ = 0;
-  int path_call_ = -1;             // the last argument of PathIds
+  int path_call_ = -1;             // PathIds's last argument
   std::vector<int32_t> path_ids_;  // its result
 };
 
@@ -336,7 +336,7 @@ inline constexpr char kForkContentChanged[] = "content_changed";  // a known id,
 inline constexpr char kForkNotFound[] = "not_found";              // an assistant message that was never delivered here
 inline constexpr char kForkThinkingStripped[] = "thinking_stripped";  // the template now omits earlier reasoning
 inline constexpr char kForkTailFailed[] = "tail_failed";              // the template cannot render the tail
-inline constexpr char kForkBrokenOff[] = "broken_off";                // not a prefix of the answer that broke off there
+inline constexpr char kForkBrokenOff[] = "broken_off";                // not a prefix of the cut-off answer
 inline constexpr char kForkTemplateDiffers[] = "template_differs";  // the template now renders earlier text differently
 // Causes when an earlier call is continued instead of its branch's newest call:
 inline constexpr char kForkRetry[] = "retry";               // the same request was sent again

@@ -4,13 +4,13 @@
 // ids in place of the continued turns. Three checks guarantee this:
 // 1. Each continued turn in the request equals its call's delivered message in canonical form (history.h).
 // 2. Given the turns as they were delivered, the template still renders the parent's prompt text. The check compares
-//    the keys of both strings (text::TextKey), from child to parent, up to a prompt that was rendered as a whole. It
+//    the keys of both strings (text::TextKey), from child to parent, up to a prompt that was rendered in full. It
 //    catches differences that canonical forms ignore but the template may print, such as tool call ids, other fields,
 //    and the date.
 // 3. The tail is the template's text after the end of the turn, and the template's text contains the turn as sampled
 //    (text::ChatFormat::RenderTail).
 //
-// If check 2 or 3 fails, the whole conversation is rendered and the cause of the fork is counted. With
+// If check 2 or 3 fails, the entire conversation is rendered, and the fork is counted with its cause. With
 // gateway.history_thinking = keep, check 2 compares conversations without reasoning, and check 3 looks only for the
 // turn's end.
 #pragma once
@@ -31,7 +31,7 @@
 
 namespace ingot::gateway {
 
-// A request's parent call, with copies of the path data that a prompt needs.
+// A request's parent call, with copies of the path data that the prompt needs.
 struct Continuation {
   History::Match match;   // match.parent -1 = no parent, so only `keys`, `asked`, and `conversation` are set
   ConversationKeys keys;  // the conversation's keys after its turns were joined
@@ -56,10 +56,10 @@ struct PromptPlan {
   bool raw = false;                            // the prompt was sent as text or ids; later requests cannot continue it
   Continuation continued;                      // keys are empty if raw
   std::vector<SegmentRef> refs;                // prompt segments after the continued path
-  std::vector<int32_t> ids;                    // the whole prompt
+  std::vector<int32_t> ids;                    // the full prompt
   std::vector<v1::Placeholders> placeholders;  // placeholders in `ids`
   std::string prefill;                         // text::RenderedPrompt::prefill
-  // The beginning of the answer if the client wrote it. The model continues after its content. nullopt = none.
+  // The beginning of the answer, if the client wrote it. The model continues after its content. nullopt = none.
   std::optional<text::Message> begun;
   std::string text_key;           // text::RenderedPrompt::text_key
   ReasoningKeys reasoning;        // reasoning in the tail's messages

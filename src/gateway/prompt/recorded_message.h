@@ -1,6 +1,6 @@
 // Converts the delivered message in a call's record to and from JSON (v1::Call::delivered_json). The JSON includes the
-// echoed tool call arguments and the stop string that ended the message, so a later gateway can recognize it. Pure
-// functions.
+// echoed tool call arguments and the stop string that ended the message, so that a later gateway can recognize the
+// message. Pure functions.
 #pragma once
 
 #include <string>

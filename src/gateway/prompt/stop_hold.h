@@ -1,5 +1,5 @@
-// Searches for one stop string in text that arrives in pieces. Holds back the end of the text as long as it may be a
-// prefix of the stop string. Examines each byte once (Knuth-Morris-Pratt). Not thread safe.
+// Searches for one stop string in text that arrives in pieces. Holds back the end of the text while it may be a prefix
+// of the stop string. Examines each byte once (Knuth-Morris-Pratt). Not thread safe.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ class StopHold {
 
   // Returns the number of bytes that are certain to precede the stop string.
   size_t clear() const { return seen_ - matched_; }
-  // Returns the number of bytes up to the end of the stop string if it was found. Otherwise, returns the total.
+  // Returns the number of bytes up to the end of the stop string if it was found, or else the total.
   size_t seen() const { return seen_; }
   bool found() const { return matched_ == stop_.size(); }
 

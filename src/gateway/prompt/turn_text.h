@@ -1,5 +1,5 @@
-// Decodes a turn id by id into pieces that can be sent immediately, and into a message at the end. Streamed and whole
-// answers consist of the same pieces. Runs in time linear in the turn's length. Not thread safe.
+// Decodes a turn id by id into pieces that can be sent immediately, and into a message at the end. Streamed and
+// complete answers consist of the same pieces. Runs in time linear in the turn's length. Not thread safe.
 //
 //   ids -> bytes -> whole UTF-8 characters -> hold back a stop string's prefix -> text::OutputStream -> pieces
 #pragma once
@@ -23,7 +23,7 @@ class TurnText {
     std::shared_ptr<const text::Tokenizer> tokenizer;
     std::vector<int32_t> ends = {};  // end-of-turn ids; if the last id is one of them, it has no text
     std::shared_ptr<const text::OutputFormat> format = {};  // null = all text is content
-    text::ParseOptions reading = {};                        // the memory it refers to is read only in the constructor
+    text::ParseOptions reading = {};                        // the data it points to is read only in the constructor
     std::vector<std::string> stop = {};                     // stop strings, which are excluded from the text
     bool emits_stop = false;                                // the text includes the stop string that ended the turn
     int stop_from = 0;           // number of leading ids that are not searched for stop strings
@@ -32,8 +32,8 @@ class TurnText {
   explicit TurnText(const Options& options);
 
   void Push(std::span<const int32_t> ids);
-  // Called when no more ids will come. `stop_string` is the stop string that ended the turn, and the text is cut there.
-  // Empty = none.
+  // Called when no more ids will arrive. `stop_string` is the stop string that ended the turn, where the text is
+  // truncated. Empty = none.
   void Finish(const std::string& stop_string);
 
   // A piece of the message.
@@ -84,7 +84,7 @@ class TurnText {
   std::string text_;
   std::vector<Id> ids_;
   size_t stop_begin_ = 0;  // number of bytes at the start of text_ that are not searched for stop strings
-  size_t whole_ids_ = 0;   // number of ids up to the last one that ends with a whole character
+  size_t whole_ids_ = 0;   // number of ids up to the last id that ends with a whole character
   size_t fed_ = 0;         // bytes of text_ passed to stream_
   size_t next_ = 0;        // index of the id whose text was read last
   std::vector<Delta> untaken_;

@@ -38,7 +38,7 @@ std::string GoogleModelsJson(std::span<const ServedModel> models);
 // Serializes the object with one additional member, whose value is the JSON `text`. REQUIRES: `json` is not empty.
 std::string WithMember(const base::json::object& json, std::string_view name, std::string_view text);
 
-// Returns what ends an OpenAI stream: [DONE], or the error as an event.
+// Returns the end of an OpenAI stream: [DONE], or the error as an event.
 std::string DoneOrError(const absl::Status& status);
 // Names of OpenAI's usage fields, which differ between chat completions and the Responses API.
 struct UsageNames {

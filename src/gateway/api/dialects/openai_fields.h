@@ -9,7 +9,7 @@
 
 namespace ingot::gateway {
 
-constexpr size_t kMaxListed = 1 << 20;  // messages or items; the body size limits them as well
+constexpr size_t kMaxListed = 1 << 20;  // messages or items; the body size limits them too
 
 // Reads n and stream_options.
 void ReadChoices(Fields& body, GatewayRequest& request);

@@ -5,7 +5,7 @@
 
 namespace ingot::gateway {
 
-// encrypted_content holds the item's id and the reasoning text, because some clients send back nothing else. The
+// encrypted_content contains the item's id and the reasoning text, because some clients send back nothing else. The
 // reasoning is not secret, so it is not encrypted.
 inline constexpr char kSealed[] = "ingot1.";
 std::string SealReasoning(const std::string& text, const std::string& id);
