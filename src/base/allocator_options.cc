@@ -2,10 +2,10 @@
 // variable by name. The MALLOC_CONF environment variable overrides it.
 //
 // One arena serves all threads. By default, jemalloc creates four per core. An arena reuses only memory that was freed
-// in it, and a conversation's calls run on any free thread. With many arenas, memory that is free in one is therefore
-// not available to the others. On two cores, that cost up to a fifth of the gateway's resident memory. Each thread
-// caches small blocks. A gateway call locks the arena about a dozen times, for a fraction of a microsecond each. This
-// would matter only at tens of thousands of calls per second.
+// in it, and a conversation's calls run on any free thread. So with many arenas, memory that is free in one is not
+// available to the others. On two cores, that cost up to a fifth of the gateway's resident memory. Each thread caches
+// small blocks. A gateway call locks the arena about a dozen times, for a fraction of a microsecond each. This would
+// matter only at tens of thousands of calls per second.
 extern "C" {
 extern const char* malloc_conf;
 const char* malloc_conf = "narenas:1";

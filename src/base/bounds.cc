@@ -8,7 +8,7 @@
 namespace ingot::base {
 namespace {
 
-// Formats whole numbers without an exponent, and others as the shortest decimal that reads back as the same value.
+// Formats integers without an exponent, and other numbers as the shortest decimal that reads back as the same value.
 std::string Decimal(double value) {
   char buffer[40];
   const bool whole = value == std::floor(value) && std::abs(value) < 1e15;

@@ -54,7 +54,7 @@ Schema::~Schema() = default;
 Schema::Schema(Schema&&) noexcept = default;
 Schema& Schema::operator=(Schema&&) noexcept = default;
 
-// A value that replaced a variable is not searched again.
+// A variable's value is not searched for variables.
 std::string Schema::Replaced(const std::string& text) {
   std::string replaced;
   for (size_t at = 0; at < text.size();) {
@@ -298,8 +298,8 @@ void Schema::Renamed(const std::string& before, const std::string& now) {
 std::string Schema::Nearest(const std::string& asked, bool or_section) const {
   const std::string key = asked.substr(0, kMaxShown);  // because the cost grows with its size
   if (const auto found = renamed_.find(key); found != renamed_.end() && !found->second.empty()) return found->second;
-  // A key in the wrong section is a more likely mistake than a misspelled one. The last words are therefore also
-  // compared if most of their letters match.
+  // A key in the wrong section is a more likely mistake than a misspelled one. So the last words are also compared, if
+  // most of their letters match.
   const auto last = [](const std::string& path) { return path.substr(path.rfind('.') + 1); };
   const std::string word = last(key);
   std::string best;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kMaxOfAMessage = 10'000;  // bytes; a message may have several lines
 
-// A line's text, of which any part may come from outside.
+// A line's text, any part of which may be untrusted.
 class PrintableText final : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg& line, const std::tm&, spdlog::memory_buf_t& out) override {

@@ -117,7 +117,7 @@ std::string Utf8Stream::Push(std::string_view bytes) {
       held_ = bytes.substr(at);
       break;
     } else {
-      out += kReplacement;  // one for the whole ill-formed sequence, like Python's decoder and browsers
+      out += kReplacement;  // one for the entire ill-formed sequence, as in Python's decoder and browsers
     }
     at += next.has;
   }
