@@ -19,7 +19,7 @@ struct Marker {
 };
 
 // Assembles a prompt. Holds ordinary text back until a token or a border ends it. A tokenizer with merges then sees it
-// as one piece, no matter where it came from.
+// as one piece, regardless of where it came from.
 class Assembler {
  public:
   Assembler(const Tokenizer& tokenizer, const std::vector<Marker>& markers, size_t most_ids = kAnyNumberOfIds)
@@ -62,7 +62,7 @@ class Assembler {
     return ids_.size();
   }
 
-  // Returns TooManyIds if the text certainly has more than `most_ids`.
+  // Returns TooManyIds if the text is certain to have more than `most_ids`.
   absl::StatusOr<std::vector<int32_t>> TakeIds() {
     Border();
     if (left_out_ > 0) return TooManyIds(ids_.size() + left_out_);
@@ -182,7 +182,7 @@ class SpecFormat final : public ChatFormat {
     RenderedTail tail;
     if (conversation.ends_begun) tail.prefill = kBegunContent;
     if (!conversation.ends_begun || first_new < messages.size()) {
-      // Any other stop token is not the template's end of the turn, so the history would lack the border.
+      // Other stop tokens are not the template's end of turn, so the history would lack the border.
       if (turn.empty() || turn.back() != turn_end_id_) out.Literal(spec_.turn_end);
       out.Literal(spec_.after_turn);
     }
@@ -190,7 +190,7 @@ class SpecFormat final : public ChatFormat {
       RenderMessage(conversation, i, conversation.ends_begun && i + 1 == messages.size(), out);
       out.Border();
     }
-    // The whole generation prompt. It contains no part of the answer.
+    // The entire generation prompt. It contains no part of the answer.
     if (!conversation.ends_begun) Header("assistant", out);
     INGOT_ASSIGN_OR_RETURN(tail.ids, out.TakeIds());
     return tail;
@@ -253,7 +253,7 @@ class SpecFormat final : public ChatFormat {
     out.Literal(spec_.after_turn);
   }
 
-  // Writes the first system turn, which also names the tools. It belongs to message 0.
+  // Writes the first system turn, which also lists the tools. It belongs to message 0.
   void RenderSystem(const Conversation& conversation, Assembler& out) const {
     const Message& first = conversation.messages[0];
     const bool has_text = first.role == "system";

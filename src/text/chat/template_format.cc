@@ -43,7 +43,7 @@ struct EncodedLayout {
   }
 };
 
-// Strips the whitespace at the end, because templates may cut it off.
+// Strips trailing whitespace, because templates may remove it.
 std::string_view WithoutSpaceAtEnd(std::string_view text) {
   return text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
 }
@@ -385,13 +385,13 @@ class TemplateFormat final : public ChatFormat {
       if (thoughts == ThoughtMatch::kLost) return ReasoningLost(i);
       if (thoughts == ThoughtMatch::kAdded) return OtherText(i);
     }
-    // The template writes the turn in its own way. That is accepted if it also did so when the turn was last.
+    // The template renders the turn differently. That is accepted if it also did so when the turn was last.
     INGOT_ASSIGN_OR_RETURN(const RenderedText before, RenderInput(*template_, taken.input, turn + 1, false));
     const TurnEnd closing = FindTurnEnd(before, {TurnBegin(before, turn), before.text.size()}, turn, ids);
     const std::string_view kept = std::string_view(before.text).substr(0, closing.region.end);
     if (text.starts_with(kept)) return AfterBegin(taken, i, TailBegin(closing, ids), following);
     if (!known) return CheckBegins(taken, kept);
-    // Both have the same thoughts. An empty thought may have appeared only while the message was last.
+    // Both have the same reasoning. Empty reasoning may have appeared only while the message was last.
     const std::string without = thoughts_.WithoutEmptyThought(kept, region.begin);
     if (!text.starts_with(without)) return OtherText(i);
     return AfterBegin(taken, i, TailBegin(closing, ids) - (kept.size() - without.size()), following);

@@ -91,7 +91,7 @@ std::optional<std::vector<size_t>> MessageEnds(const jinja::RenderedText& render
   for (size_t i = messages; i-- > 0;) {
     ends[i] = std::min(end, next);
     if (regions[i]) {
-      // A message that the loop wrote nothing for is empty. It ends where the previous message ends.
+      // A message for which the loop wrote nothing is empty. It ends where the previous message ends.
       next = regions[i]->begin;
     }
   }
@@ -119,7 +119,7 @@ std::optional<MarkedEncoder::TemplateToken> TokenAt(const MarkedEncoder& encoder
 
 std::optional<Region> CutAfterContent(size_t message, std::string_view content, const Region& region,
                                       jinja::RenderedText& rendered) {
-  const auto is_own = [&](size_t at) {  // whether the byte there belongs to the message
+  const auto is_own = [&](size_t at) {  // whether the byte at `at` belongs to the message
     const auto mark = std::upper_bound(rendered.marks.begin(), rendered.marks.end(), at,
                                        [](size_t at, const jinja::Mark& mark) { return at < mark.end; });
     return mark != rendered.marks.end() && mark->begin <= at && mark->source == static_cast<int32_t>(message);

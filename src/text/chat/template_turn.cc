@@ -41,7 +41,7 @@ std::string ThoughtComparer::WithoutEmptyThought(std::string_view text, size_t f
   return without.erase(at, following - at);
 }
 
-// Only a thought at the start of the turn counts, either in its prompt or in the sampled text.
+// Only reasoning at the start of the turn counts, either in its prompt or in the sampled text.
 bool ThoughtComparer::Sampled(const TurnView& turn) const {
   if (begin_.empty()) return false;
   if (turn.prompt.find(begin_) != std::string_view::npos) return true;

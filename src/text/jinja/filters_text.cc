@@ -206,7 +206,7 @@ Value FormatFilter(Runtime& runtime, const Value& value, const Args& args) {
   return PercentFormat(runtime, ToStr(value), named.Release());
 }
 
-// Returns the string that int() and float() read: without surrounding whitespace and without underscores between
+// Returns the string that int() and float() parse: without surrounding whitespace and without underscores between
 // digits.
 std::string NumberText(const Str& text) {
   const Range range = StripRange(text.bytes, true, true, nullptr);

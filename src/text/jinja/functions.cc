@@ -111,7 +111,7 @@ Value RangeFunction(Runtime&, const Args& args) {
   return Value(std::make_shared<const Seq>(Seq{Seq::Kind::kRange, std::move(items), 1, false, {begin, end, step}}));
 }
 
-// Calls `set` with each pair of dict(mapping or pairs, **named).
+// Calls `set` with each pair in dict(mapping or pairs, **named).
 template <typename Set>
 void EachPair(const Args& args, const char* function, const Set& set) {
   if (args.positional.size() > 1) Fail(absl::StrCat("TypeError: ", function, " expected at most 1 argument"));

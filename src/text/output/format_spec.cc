@@ -22,7 +22,7 @@ FormatSpec Hermes() {
 }
 
 // A short form of the same turns and calls for models of a million parameters with a byte-level tokenizer, where every
-// character is a token. One line names the tools, and there is no padding.
+// character is a token. One line lists the tools, and there is no padding.
 FormatSpec Compact() {
   FormatSpec spec;
   spec.name = "compact";

@@ -35,7 +35,7 @@ bool TextMachine::Step() {
 bool TextMachine::StepStart() {
   if (!row_.think_begin.empty()) {
     const size_t at = SpaceEnd(0);
-    // An end without a beginning means that the prompt began the reasoning and the model wrote none.
+    // An end without a beginning means that the prompt began the reasoning and the model did not write any.
     for (const auto& [literal, next] :
          {std::pair(&row_.think_begin, State::kReasoning), std::pair(&row_.think_end, State::kAfterReasoning)}) {
       if (MayStandAt(at, *literal)) return false;
@@ -355,7 +355,7 @@ bool TextMachine::StepBroken() {
     at_ = hold_ = at + found.size();
   }
   BeginCall();
-  // Without a separator and an end, the section ends with its call. A committed call counts as a call of the section.
+  // Without a separator and an end, the section ends with its call. A committed call counts as a call in the section.
   section_has_call_ = section_has_call_ || broken_ != BrokenPart::kContent;
   if (section_->end.empty() && section_->separator.empty()) {
     EndSection();

@@ -169,8 +169,8 @@ size_t Bpe::Tables::Longest() const {
   return complete ? longest_token : std::max(longest_token, kCharacter);
 }
 
-// Text may be cut only if every character has its own symbols: a known character, or bytes or an `unk` that no merge
-// uses. If an unknown character were dropped, its neighbors would meet. If it were fused, it would cross the border.
+// Text may be split only if every character has its own symbols: a known character, or bytes or an `unk` that no merge
+// uses. If an unknown character were dropped, its neighbors would meet. If fused, it would cross the border.
 void Bpe::Tables::ReadBorders(const std::vector<std::string>& tokens) {
   may_cut = !definition.bytes && !definition.ignore_merges;
   if (!may_cut) return;
