@@ -78,7 +78,7 @@ class Connection::OpenSocket {
   }
 
   // A client that closed only its sending side is still reading. The connection's probe distinguishes it from a client
-  // that is gone, whose system answers the probe with a reset.
+  // that is gone, whose system responds to the probe with a reset.
   bool IsGone() {
     for (int waited_ms = 0; waited_ms < kProbeMs; waited_ms += kProbePauseMs) {
       if (waited_ms > 0) std::this_thread::sleep_for(std::chrono::milliseconds(kProbePauseMs));

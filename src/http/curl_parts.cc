@@ -115,7 +115,7 @@ absl::StatusOr<HeaderList> HeadersOf(const ClientRequest& request) {
   return list;
 }
 
-// Sets options and keeps the first error, so a request is never sent with only some of them.
+// Sets options and keeps the first error, so that a request is never sent with only some options set.
 class CurlOptions {
  public:
   explicit CurlOptions(CURL* curl) : curl_(curl) {}

@@ -6,7 +6,7 @@
 namespace ingot::http {
 namespace {
 
-constexpr int kShares = 16;                    // how many sandboxes it takes to fill all of a server's places
+constexpr int kShares = 16;                    // number of sandboxes needed to fill all of a server's places
 constexpr int kMinShare = 16;                  // minimum for a sandbox on a server with few places
 constexpr int kRounds = 64;                    // eviction rounds needed to free all of a server's places
 constexpr std::chrono::seconds kHeadGrace(1);  // time until an incomplete or missing head is overdue
