@@ -16,7 +16,7 @@ constexpr uint32_t kFirstSurrogate = 0xD800, kLastSurrogate = 0xDFFF;
 struct Escapes {
   std::string_view name;
   char mark;
-  std::string_view letters, means;  // the letter of each short escape, and the character it stands for
+  std::string_view letters, means;  // the letter of each short escape, and the character that it represents
   std::string_view hex;             // the text before the two digits of a hexadecimal escape
 };
 

@@ -123,7 +123,7 @@ absl::Status MergeLists(std::string_view key, const json::value& b, const std::s
   return absl::OkStatus();
 }
 
-// Merges the properties of both. A property that only one schema names must also satisfy the other's
+// Merges the properties of both. A property that only one schema has must also satisfy the other's
 // additionalProperties.
 absl::Status MergeObjects(const FlatSchema& a, const FlatSchema& b, const std::string& path, FlatSchema* out) {
   const json::value *pa = At(a, "properties"), *pb = At(b, "properties");

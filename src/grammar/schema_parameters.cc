@@ -11,13 +11,13 @@ namespace ingot::grammar {
 
 namespace {
 
-constexpr int kLongestName = 64;  // for parameters that the schema does not name
+constexpr int kLongestName = 64;  // for parameters that are not in the schema
 
 absl::Status CheckSyntax(const ParameterSyntax& syntax) {
   if (syntax.begin.empty() || syntax.text_key_end.empty() || syntax.json_key_end.empty() || syntax.stop.empty() ||
       syntax.value_end.find(syntax.stop) == std::string::npos) {
     return absl::InvalidArgumentError(
-        "parameters need begin, text_key_end, json_key_end and stop, and value_end must hold stop");
+        "parameters need begin, text_key_end, json_key_end and stop, and value_end must contain stop");
   }
   return absl::OkStatus();
 }

@@ -125,7 +125,7 @@ TEST(Parameters, FaultsAreNamed) {
   EXPECT_THAT(fault(Parameters("{")), HasSubstr("parts[0].json_schema"));
   ParameterSyntax odd = kXml;
   odd.stop = "</q>";
-  EXPECT_THAT(fault(Parameters("{}", odd)), HasSubstr("value_end must hold stop"));
+  EXPECT_THAT(fault(Parameters("{}", odd)), HasSubstr("value_end must contain stop"));
 }
 
 TEST(Repetition, OneOrMoreWithTextBetween) {
