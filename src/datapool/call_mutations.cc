@@ -113,7 +113,7 @@ absl::Status MissingSegments(const v1::Call& call, const std::vector<std::string
   absl::Status status = absl::FailedPreconditionError(
       absl::StrCat("call '", call.call_id(), "' refers to segment ", missing[0],
                    missing.size() > 1 ? absl::StrCat(" and ", missing.size() - 1, " more") : "",
-                   " that its group does not hold: resend the call with ", missing.size() > 1 ? "them" : "it"));
+                   " that its group does not have: resend the call with ", missing.size() > 1 ? "them" : "it"));
   status.SetPayload(kMissingSegments, absl::Cord(absl::StrJoin(missing, ",")));
   return status;
 }

@@ -36,7 +36,7 @@ std::string Ending(const v1::Episode& episode) {
   return DeterministicBytes(ending);
 }
 
-// NOT_FOUND names the first call that the episode does not have.
+// Returns NOT_FOUND with the first call that the episode does not have.
 template <typename CallRewards>
 absl::Status CheckRewardedCalls(Database::Batch& batch, const std::string& episode_id, const CallRewards& rewards) {
   const std::string prefix = EpisodePrefix(episode_id);
@@ -70,7 +70,7 @@ absl::Status CheckRoom(const v1::Episode& stored, const v1::Episode& rewarded, c
   return base::Annotate(ValidateFactBounds(rewarded.facts()), Describe(stored) + " with these facts");
 }
 
-// Returns the error for a request that arrives after later requests because its writer had given up on it.
+// Returns the error for an abandoned request that arrives after later requests.
 absl::Status LateReward(const v1::Episode& stored, int64_t number) {
   return absl::FailedPreconditionError(absl::StrCat(Describe(stored), " keeps its rewards: request ", number,
                                                     " was late, because number ", stored.reward_number(),

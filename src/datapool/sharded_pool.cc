@@ -54,7 +54,7 @@ absl::StatusOr<std::string> RunId(const StoreOptions& options) {
   const std::string path = options.path + "/run_id";
   const absl::StatusOr<std::string> stored = base::ReadFile(path);
   if (stored.ok() || !absl::IsNotFound(stored.status())) return stored;
-  if (options.read_only) return absl::NotFoundError(path + " is missing: it names the run in the database");
+  if (options.read_only) return absl::NotFoundError(path + " is missing: it identifies the run in the database");
   std::error_code error;
   fs::create_directories(options.path, error);
   const std::string draft = absl::StrCat(path, ".", base::RandomHex(8));

@@ -63,7 +63,7 @@ void Bind(base::Schema& schema, StoreOptions& o) {
 absl::Status StoreOptions::Validate() const {
   INGOT_RETURN_IF_ERROR(base::CheckBounds(*this));
   if (backend == "postgres") INGOT_RETURN_IF_ERROR(base::Annotate(postgres.Validate(), "postgres"));
-  return path.empty() ? absl::InvalidArgumentError("path is empty: name a folder for the pool") : absl::OkStatus();
+  return path.empty() ? absl::InvalidArgumentError("path is empty: set it to a folder for the pool") : absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<Store>> Store::Open(const StoreOptions& options, int shard, const base::Clock& clock,

@@ -87,7 +87,7 @@ absl::StatusOr<std::vector<PostgresHost>> HostsOf(std::map<std::string, std::str
     return list.size() == count || (list.size() == 1 && (one || list[0].empty()));
   };
   if (!fits(hosts, false) || !fits(addresses, false) || !fits(ports, true)) {
-    return absl::InvalidArgumentError(absl::StrCat("the url names ", hosts.size(), " hosts, ", addresses.size(),
+    return absl::InvalidArgumentError(absl::StrCat("the url has ", hosts.size(), " hosts, ", addresses.size(),
                                                    " addresses and ", ports.size(),
                                                    " ports: give one port, or one for each host"));
   }

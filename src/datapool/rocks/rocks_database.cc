@@ -214,7 +214,7 @@ absl::Status RocksDatabase::CheckFiles(bool thorough) const {
   std::error_code error;
   const bool named = fs::exists(CurrentFile(options_.path), error);
   if (const std::string tables = TablesName(options_.path); named && !fs::exists(options_.path + "/" + tables, error)) {
-    return Damaged(absl::StrCat("CURRENT names '", base::Printable(tables), "', which does not exist"));
+    return Damaged(absl::StrCat("CURRENT refers to '", base::Printable(tables), "', which does not exist"));
   }
   for (const auto& file : fs::directory_iterator(options_.path, error)) {
     const std::string name = file.path().filename().string(), kind = file.path().extension().string();
@@ -253,7 +253,7 @@ absl::Status RocksDatabase::OpenFiles(bool read_only) {
           "the pool at ", options_.path,
           " is open in another process: stop that process first, or choose another path (", status.ToString(), ")"));
     }
-    // If a table is damaged, RocksDB names only the list of tables. It never names a log.
+    // If a table is damaged, RocksDB reports only the list of tables. It never reports a log.
     if (status.IsCorruption()) INGOT_RETURN_IF_ERROR(CheckFiles(/*thorough=*/true));
     return base::Annotate(Translate(status), "opening the pool at " + options_.path);
   }

@@ -74,7 +74,7 @@ rocksdb::Options RocksOptions(const StoreOptions& options, rocksdb::Env* env) {
   // Without a limit, all table files of a long run would be open at once, which exceeds the process's limit. A reader
   // keeps all of them open, because the writing process deletes tables that it has compacted.
   rocks.max_open_files = options.read_only ? -1 : std::max(32, 512 / options.shards);
-  rocks.max_file_opening_threads = 1;  // a pool has too few files for starting threads to pay off
+  rocks.max_file_opening_threads = 1;  // a pool has too few files for threads to pay off
   rocks.max_bgerror_resume_count = 0;  // Recover decides when to retry
   rocks.listeners.push_back(std::make_shared<RecoversNothing>());
   rocks.stats_dump_period_sec = 0;
