@@ -50,7 +50,7 @@ absl::StatusOr<bool> Outcomes::Decide(JournaledRun& run) {
 absl::StatusOr<bool> Outcomes::WriteEvalResults(JournaledRun& run) {
   bool changed = false;
   while (const auto done = run.evals().NextResult()) {
-    // If an evaluation's agents never started, it says nothing about the policy, so its result is not journaled.
+    // If an evaluation's agents never started, it does not measure the policy, so its result is not journaled.
     if (const auto status = run.evals().Status(done->version());
         status.ok() && status->failed() == status->total() && !run.CheckUnstarted(/*all_failed=*/true).ok()) {
       break;

@@ -125,14 +125,14 @@ absl::Status WindowedFifo::CheckBatch(int64_t step, std::span<const int64_t> gro
   for (size_t i = 0; i < groups.size(); ++i) {
     const int64_t group = groups[i];
     if (i > 0 && group <= groups[i - 1]) {
-      return absl::FailedPreconditionError(absl::StrCat("batch ", step, " names group ", group, " after group ",
+      return absl::FailedPreconditionError(absl::StrCat("batch ", step, " lists group ", group, " after group ",
                                                         groups[i - 1], ": ids must be in ascending order"));
     }
     while (taken != pending_.end() && *taken < group) ++taken;
     if (taken != pending_.end() && *taken == group) continue;
     if (group < head_ || group >= next_group() || states_[static_cast<size_t>(group - head_)] != State::kFinished) {
       return absl::FailedPreconditionError(
-          absl::StrCat("batch ", step, " names group ", group,
+          absl::StrCat("batch ", step, " lists group ", group,
                        ", which was never admitted, has no reward, is closed, or is in a batch"));
     }
   }

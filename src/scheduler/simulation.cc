@@ -302,12 +302,12 @@ absl::Status SimulationOptions::Validate() const {
   INGOT_RETURN_IF_ERROR(Distribution::Parse(durations.distribution).status());
   if (!(task_sigma >= 0 && task_sigma <= 10)) return reject("task sigma must be 0 to 10");
   if (!(step_seconds > 0 && step_seconds < 1e9)) return reject("the step duration must be above 0 s");
-  if (!(publish_seconds >= 0 && publish_seconds < 1e9)) return reject("the publish duration must be 0 s or more");
+  if (!(publish_seconds >= 0 && publish_seconds < 1e9)) return reject("the publish duration must be at least 0 s");
   if (!(drop_share >= 0 && drop_share < 1)) return reject("the share of dropped groups must be in [0, 1)");
   for (const auto& group : durations.recorded) {
     if (group.empty()) return reject("a recorded group has no durations");
     for (const double duration : group) {
-      if (!(duration >= 0 && duration < 1e9)) return reject("a recorded duration must be 0 s or more");
+      if (!(duration >= 0 && duration < 1e9)) return reject("a recorded duration must be at least 0 s");
     }
   }
   return absl::OkStatus();
