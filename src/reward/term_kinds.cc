@@ -28,7 +28,7 @@ using Made = absl::StatusOr<std::unique_ptr<const RewardTerm>>;
 struct Kind {
   const char* name;
   Made (*make)(const TermOptions& options, const TermParts& parts);
-  // Null = the kind has no options of its own.
+  // Null = the kind has no options.
   std::any (*defaults)() = nullptr;
   void (*bind)(base::Schema& schema, const std::string& section, TermOptions& term) = nullptr;
 };

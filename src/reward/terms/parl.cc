@@ -52,7 +52,7 @@ absl::StatusOr<int64_t> CriticalStepsTerm::BudgetOf(const v1::Task& task) const 
   if (!own.has_value() && options_.budget > 0) return options_.budget;
   if (own.has_value() && own->is_int64() && own->get_int64() > 0) return own->get_int64();
   return absl::FailedPreconditionError(absl::StrCat("task '", task.task_id(),
-                                                    "' needs a whole number above 0 in its field '", options_.field,
+                                                    "' needs an integer above 0 in its field '", options_.field,
                                                     "', or the term a critical_steps.budget"));
 }
 

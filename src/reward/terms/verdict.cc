@@ -22,7 +22,7 @@ constexpr char kSchema[] =
     R"({"type":"object","properties":{"reasoning":{"type":"string"},"verdict":{"type":"string","enum":["correct","incorrect","unsure"]},"score":{"type":"number","minimum":0,"maximum":1}},"required":["reasoning","verdict","score"],"additionalProperties":false})";
 
 // Returns the object at the start of `text` with its size, or nullopt if there is none. Stops at the first syntax
-// error, so stray braces cost little.
+// error, so stray braces are cheap.
 std::optional<std::pair<base::json::value, size_t>> ObjectAt(std::string_view text) {
   base::json::stream_parser parser;
   boost::system::error_code error;
@@ -31,7 +31,7 @@ std::optional<std::pair<base::json::value, size_t>> ObjectAt(std::string_view te
   return std::pair(parser.release(), size);
 }
 
-// Returns what the value lacks to be a verdict, or empty if it is one.
+// Returns what the value lacks to be a verdict, or "" if it is a verdict.
 std::string LackOf(const base::json::value& value) {
   const base::json::value* reasoning = base::Find(value, "reasoning");
   const base::json::value* verdict = base::Find(value, "verdict");

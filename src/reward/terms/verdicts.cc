@@ -26,7 +26,7 @@ std::string LineOf(const base::Key128& key, const JudgeVerdict& verdict) {
   return base::PrintJson(line) + "\n";
 }
 
-// Returns nullopt if the line was cut off.
+// Returns nullopt if the line was truncated.
 std::optional<std::pair<base::Key128, JudgeVerdict>> VerdictOf(const std::string& line) {
   const auto json = base::ParseJson(line);
   if (!json.ok()) return std::nullopt;
@@ -61,7 +61,7 @@ absl::StatusOr<std::shared_ptr<Verdicts>> Verdicts::Open(const std::string& path
     for (const std::string& line : std::vector<std::string>(absl::StrSplit(*text, '\n'))) {
       if (auto verdict = VerdictOf(line)) verdicts->verdicts_.insert(*std::move(verdict));
     }
-    // Ends a line that was cut off, so that it does not corrupt the next one.
+    // Ends a truncated line so that it does not corrupt the next line.
     if (!text->empty() && text->back() != '\n') INGOT_RETURN_IF_ERROR(verdicts->Append("\n"));
   }
   return verdicts;

@@ -36,12 +36,12 @@ constexpr char kCodePaths[] =
     "BASH_ENV BUNDLE_GEMFILE CLASSPATH ENV GCONV_PATH GEM_HOME GEM_PATH LD_AUDIT LD_LIBRARY_PATH LD_PRELOAD LUA_CPATH "
     "LUA_PATH NODE_PATH PERL5LIB PERLLIB PHPRC PHP_INI_SCAN_DIR PYTHONHOME PYTHONPATH PYTHONPYCACHEPREFIX "
     "PYTHONSTARTUP PYTHONUSERBASE RUBYLIB R_LIBS R_LIBS_USER R_PROFILE R_PROFILE_USER ZDOTDIR";
-// Variables with options that can name such code in too many ways to detect.
+// Variables with options that can refer to such code in too many ways to detect.
 constexpr char kCodeOptions[] =
     "JAVA_TOOL_OPTIONS JDK_JAVA_OPTIONS NODE_OPTIONS PERL5DB PERL5OPT PYTEST_ADDOPTS PYTEST_PLUGINS RUBYOPT "
     "_JAVA_OPTIONS";
 
-// Removes the directories where an agent may have put programs, because the tests must not run those. The first of
+// Removes the directories where an agent may have put programs, because the tests must not run them. The first of
 // `separators` found in `path` joins the remaining directories.
 std::string PathOutside(const std::string& path, const std::string& folder, const std::string& separators) {
   const auto normal = [](std::string_view text) { return (fs::path(text) / "").lexically_normal().string(); };

@@ -171,7 +171,7 @@ int64_t LineWorkers::started() const {
 absl::StatusOr<std::unique_ptr<LineWorkers::Process>> LineWorkers::Acquire(sandbox::Substrate& substrate,
                                                                            const Source& source,
                                                                            const sandbox::Cancellation* cancel) {
-  std::unique_ptr<Process> other;  // of another substrate or program; destroyed outside the lock
+  std::unique_ptr<Process> other;  // for another substrate or program; destroyed outside the lock
   {
     base::MutexLock lock(mu_);
     while (busy_ >= options_.processes) {
