@@ -33,8 +33,8 @@ std::string Timestamp(int64_t unix_ns) {
 
 // ---- Export to ATIF
 
-// Returns the thread of each call: its branch; if it has none, the model of a chain of calls that the policy did not
-// make; or empty for the main thread.
+// Returns each call's thread: its branch; if it has none, the model of a chain of calls that the policy did not make;
+// or empty for the main thread.
 std::vector<std::string> ThreadsOf(const v1::EpisodeTree& tree) {
   std::map<std::string_view, size_t> index;
   std::vector<std::string> threads;

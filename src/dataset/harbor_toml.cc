@@ -27,7 +27,7 @@ struct BrokenToml {};
 }  // namespace
 }  // namespace ingot::dataset
 
-// toml++ 3.3 treats some malformed text, such as "[" before the end of a line, as a bug of its own. With assertions,
+// toml++ 3.3 treats some malformed text, such as "[" before the end of a line, as an internal bug. With assertions,
 // such text aborts the process. Without assertions, the parser continues with undefined behavior.
 #pragma push_macro("NDEBUG")
 #undef NDEBUG
@@ -84,13 +84,13 @@ void NoteUnknown(const std::string& section, const toml::table& table, std::vect
   }
 }
 
-// Returns text like "\"4\", a text", "inf, a number" or "a list".
+// Returns text like "\"4\", a string", "inf, a number" or "a list".
 std::string Shown(const toml::node& node) {
   if (node.is_array()) return "a list";
   if (node.is_table()) return "a table";
   if (const auto* const text = node.as_string()) {
     const std::string shown = base::Printable(text->get(), {.max_bytes = kShownBytes, .ascii = false, .quoted = true});
-    return absl::StrCat("\"", shown, "\", a text");
+    return absl::StrCat("\"", shown, "\", a string");
   }
   std::ostringstream text;
   node.visit([&](const auto& value) { text << value; });
@@ -154,7 +154,7 @@ class Section {
     for (const auto& [name, node] : *table_) visit(std::string(name.str()), node);
   }
 
-  // Reports a fault like "task.toml, line 7: environment.cpus is "4", a text: write a number from 0 to 1e9".
+  // Reports a fault like "task.toml, line 7: environment.cpus is "4", a string: write a number from 0 to 1e9".
   void Fault(const std::string& key, const toml::node& node, const std::string& wanted) const {
     Reject(absl::StrCat("task.toml, line ", node.source().begin.line, ": ", KeyOf(key), " is ", Shown(node), ": write ",
                         wanted));
@@ -279,7 +279,7 @@ void CheckNetwork(const Section& section) {
                           : mode.empty() && allows                ? "allow_internet"
                                                                   : nullptr;
   if (key != nullptr)
-    section.Reject(absl::StrCat("it requires a network beyond the gateway (", section.KeyOf(key), ")"));
+    section.Reject(absl::StrCat("it requires network access besides the gateway (", section.KeyOf(key), ")"));
 }
 
 void CheckEnvironment(const Section& environment) {

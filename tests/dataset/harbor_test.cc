@@ -96,7 +96,8 @@ TEST_F(HarborTest, WhatSandboxesCannotGiveIsRejectedByName) {
        {"compose: it needs multiple containers", "gpu: it requires environment.gpus", "network: it requires a network",
         "windows: it requires Windows", "mcp: it requires MCP servers", "apart: its tests need a separate environment",
         "torn: task.toml, line ", "mute: it has no instruction.md", "unjudged: it has no tests/test.sh",
-        "tpu: it requires environment.tpu", "online: it requires a network beyond the gateway (verifier.network_mode)",
+        "tpu: it requires environment.tpu",
+        "online: it requires network access besides the gateway (verifier.network_mode)",
         "collects: it runs commands between the agent and the tests",
         "secret: it needs an environment variable from this machine (verifier.env.KEY)",
         "relative: environment.workdir is not an absolute path"}) {
@@ -174,11 +175,11 @@ TEST_F(HarborTest, AValueOfTheWrongKindIsRejectedWithItsPlace) {
   std::string wanted;
   for (const Case& each : std::initializer_list<Case>{
            {"a", "[environment]\ngpus = \"one\"\n",
-            "3: environment.gpus is \"one\", a text: write a number from 0 to 1e9"},
+            "3: environment.gpus is \"one\", a string: write a number from 0 to 1e9"},
            {"b", "[environment]\ncpus = \"4x\"\n",
-            "3: environment.cpus is \"4x\", a text: write a number from 0 to 1e9"},
+            "3: environment.cpus is \"4x\", a string: write a number from 0 to 1e9"},
            {"c", "[agent]\ntimeout_sec = \"inf\"\n",
-            "3: agent.timeout_sec is \"inf\", a text: write a number of seconds above 0 and at most 1e9"},
+            "3: agent.timeout_sec is \"inf\", a string: write a number of seconds above 0 and at most 1e9"},
            {"d", "[agent]\ntimeout_sec = -1\n",
             "3: agent.timeout_sec is -1, a number: write a number of seconds above 0 and at most 1e9"},
            {"e", "[verifier]\n\ntimeout_sec = inf\n",
@@ -187,21 +188,21 @@ TEST_F(HarborTest, AValueOfTheWrongKindIsRejectedWithItsPlace) {
             "3: environment.env.A is 1, a number: write a string in quotation marks"},
            {"g", "[environment]\nenv = [\"A=1\"]\n", "3: environment.env is a list: write a table"},
            {"h", "[environment]\nnetwork_mode = \"host\"\n",
-            "3: environment.network_mode is \"host\", a text: write one of no-network, public, allowlist"},
+            "3: environment.network_mode is \"host\", a string: write one of no-network, public, allowlist"},
            {"i", "[environment]\ndocker_image = 5\n",
             "3: environment.docker_image is 5, a number: write a string in quotation marks"},
            {"j", "schema_version = \"9.0\"\n",
-            "2: schema_version is \"9.0\", a text: write a version of schema 1.x, such as \"1.0\""},
+            "2: schema_version is \"9.0\", a string: write a version of schema 1.x, such as \"1.0\""},
            {"k", "[environment]\nmemory = \"2 GB\"\n",
-            "3: environment.memory is \"2 GB\", a text: write \"2G\" or \"512M\", or better memory_mb with a number"},
+            "3: environment.memory is \"2 GB\", a string: write \"2G\" or \"512M\", or better memory_mb with a number"},
            {"l", "agent = true\n", "2: agent is true, a boolean: write a table"},
            {"m", "[environment]\ngpus = 0.5\n", "3: environment.gpus is 0.5, a number: write a whole number"},
            {"n", "[environment]\nallow_internet = \"no\"\n",
-            "3: environment.allow_internet is \"no\", a text: write true or false"},
-           {"o", "[environment]\nos = \"plan9\"\n", "3: environment.os is \"plan9\", a text: write \"linux\""},
+            "3: environment.allow_internet is \"no\", a string: write true or false"},
+           {"o", "[environment]\nos = \"plan9\"\n", "3: environment.os is \"plan9\", a string: write \"linux\""},
            {"p", "[verifier]\nuser = 1.5\n", "3: verifier.user is 1.5, a number: write a name or a uid"},
            {"q", "[environment]\nnetwork_mode = \"\\u001b[1m\"\n",
-            "3: environment.network_mode is \"\\x1b[1m\", a text: write one of no-network, public, allowlist"}}) {
+            "3: environment.network_mode is \"\\x1b[1m\", a string: write one of no-network, public, allowlist"}}) {
     Task(each.name, each.toml);
     wanted += std::string(each.name) + ": task.toml, line " + each.why + "\n";
   }
