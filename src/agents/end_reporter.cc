@@ -25,7 +25,7 @@ absl::Status EndReporter::Report(const v1::EpisodeOpenResponse& episode, Episode
     report.cause = base::IsTransientOrMoved(ended) && retry_.stopped() ? kStopped : "gateway";
     report.detail = absl::StrCat("the gateway did not accept the fork: ", ended.message());
   } else if (report.cause.empty()) {
-    // Without a judgment here, the agent posted its own reward, and that must be kept.
+    // Without a judgment here, the agent posted its own reward, which must be kept.
     const bool verdict = report.has_reward && !report.by_default;
     const absl::Status posted = verdict ? Post(episode, report.reward, report.signals, report.facts) : absl::OkStatus();
     if (posted.ok()) ended = Finish(episode, report);

@@ -168,7 +168,7 @@ class EpisodeRunner {
     return std::nullopt;
   }
 
-  // A leaf keeps the files that its trunk left behind, except for files that contain the episode, its key, or its
+  // A leaf keeps the files that its trunk left, except for files that contain the episode, its key, or its
   // folders.
   std::optional<Trouble> WriteFiles() {
     v1::EpisodeOpenResponse nobody = episode_;
@@ -242,7 +242,7 @@ class EpisodeRunner {
     auto outcome =
         sandbox_->Run(*command, limits_, context_.live != nullptr ? &context_.live->end_of_agent() : context_.cancel);
     if (!outcome.ok()) {
-      // A leaf starts with the files that the trunk's agent left behind.
+      // A leaf starts with the files that the trunk's agent left.
       const std::string cause = context_.from != nullptr ? CauseOf(outcome.status(), "sandbox") : "sandbox";
       return Trouble{cause, absl::StrCat("the agent did not start: ", Message(outcome.status()))};
     }

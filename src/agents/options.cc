@@ -30,7 +30,7 @@ absl::Status CheckRecipe(const RecipeOptions& recipe) {
   }
   std::set<std::string> domains;
   for (const std::string& domain : recipe.domains) domains.insert(base::DomainOf(domain));
-  if (domains.size() != recipe.domains.size()) return absl::InvalidArgumentError("domains names a domain twice");
+  if (domains.size() != recipe.domains.size()) return absl::InvalidArgumentError("domains lists a domain twice");
   return Recipe::Make(recipe).status();
 }
 
@@ -170,7 +170,7 @@ absl::Status RunnerOptions::Validate() const {
     }
   }
   INGOT_RETURN_IF_ERROR(base::CheckBounds(*this));
-  if (work_root.empty()) return absl::InvalidArgumentError("work_root is empty: name a folder");
+  if (work_root.empty()) return absl::InvalidArgumentError("work_root is empty: set it to a folder");
   INGOT_RETURN_IF_ERROR(base::Annotate(sandbox::EgressList::Parse(image_build_hosts).status(), "image_build_hosts"));
   if (backoff_max_s < backoff_initial_s) {
     return absl::InvalidArgumentError("backoff_max_s must not be below backoff_initial_s");

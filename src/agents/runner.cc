@@ -48,7 +48,7 @@ absl::StatusOr<std::unique_ptr<Runner>> Runner::Make(const RunnerOptions& option
                                                      GatewayAccess* gateway_access) {
   INGOT_RETURN_IF_ERROR(options.Validate());
   if (options.recipes.empty()) {
-    return absl::InvalidArgumentError("agents.recipes is empty: name at least one agent to run");
+    return absl::InvalidArgumentError("agents.recipes is empty: add at least one recipe");
   }
   std::vector<std::shared_ptr<const Recipe>> recipes;
   bool has_remote = false;  // true = there is a remote MCP server

@@ -10,7 +10,7 @@
 namespace ingot::agents {
 namespace {
 
-// How long a poll for requests may wait. Stopping the runner waits for it.
+// The time that a poll for requests may wait. Stopping the runner waits for the poll.
 constexpr int64_t kAskWaitMs = 250;
 constexpr int kFileSenders = 4;
 

@@ -22,7 +22,7 @@ Number Smaller(Number wish, Number usual) {
   return wish > 0 && usual > 0 ? std::min(wish, usual) : wish;
 }
 
-// Waits for `seconds`. Returns true if cancelled.
+// Waits for `seconds`. Returns true if canceled.
 bool Pause(double seconds, const sandbox::Cancellation* cancel) {
   pollfd end{cancel == nullptr ? -1 : cancel->fd(), POLLIN, 0};
   return poll(&end, 1, static_cast<int>(std::min(seconds, 1e6) * 1000)) == 1;

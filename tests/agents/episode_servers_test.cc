@@ -138,7 +138,7 @@ TEST_F(EpisodeServersTest, AServiceRunsBesideTheAgentAndEndsWithIt) {
               HasSubstr("the service 'files' listens inside the sandbox, which needs its own network"));
   recipe_.services[0].url = "";
   EXPECT_THAT(std::string(Recipe::Make(recipe_).status().message()),
-              HasSubstr("services 'files': name a command and its url"));
+              HasSubstr("services 'files': set a command and its url"));
   recipe_.services[0].url = "https://elsewhere/";
   EXPECT_THAT(Run().detail,
               HasSubstr("services 'files': url https://elsewhere/ must begin with http://127.0.0.1:PORT"));

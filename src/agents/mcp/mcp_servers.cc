@@ -125,7 +125,7 @@ absl::StatusOr<std::vector<McpServer>> ParseServices(const std::vector<ServiceOp
   std::vector<McpServerOptions> servers;
   for (const ServiceOptions& each : options) {
     if (each.command.empty() || each.url.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat("services '", each.name, "': name a command and its url"));
+      return absl::InvalidArgumentError(absl::StrCat("services '", each.name, "': set a command and its url"));
     }
     servers.push_back({.name = each.name,
                        .command = each.command,
@@ -147,7 +147,7 @@ absl::StatusOr<std::vector<McpServer>> ParseMcpServers(const std::vector<McpServ
     }
     if (!names.insert(each.name).second) return absl::InvalidArgumentError(absl::StrCat(key, " is declared twice"));
     if (each.command.empty() && each.url.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(key, ": name a command, a url, or both"));
+      return absl::InvalidArgumentError(absl::StrCat(key, ": set a command, a url, or both"));
     }
     if (each.url.empty() && !each.headers.empty()) {
       return absl::InvalidArgumentError(absl::StrCat(key, ": headers need a url"));
