@@ -18,7 +18,7 @@ constexpr char kUidLocks[] = "/run/ingot-uids";
 constexpr uint32_t kNamespaces = kPidNamespace | kMountNamespace;
 constexpr uint32_t kStrong = kNamespaces | kPrivateProc | kRootFolder | kSeccomp;
 
-// Checking a start takes little time.
+// Returns the limits for a start check, which takes little time.
 Limits CheckLimits() {
   Limits limits;
   limits.wall_time = std::chrono::seconds(30);

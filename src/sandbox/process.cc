@@ -79,7 +79,7 @@ std::string Describe(const Outcome& outcome, const Limits& limits) {
 }
 
 Cancellation::Cancellation() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  // Without a descriptor, nothing can be cancelled. This is logged now rather than on cancellation.
+  // Without a descriptor, nothing can be canceled. This is logged now rather than on cancellation.
   if (fd_ < 0) INGOT_LOG(error, "no descriptor is left for a cancellation event: raise the limit on open files");
 }
 

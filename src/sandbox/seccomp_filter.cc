@@ -30,7 +30,7 @@ int AddRule(scmp_filter_ctx context, const FilterRule& rule) {
   const uint32_t action = SCMP_ACT_ERRNO(static_cast<uint32_t>(rule.error));
   if (rule.call.empty()) return -seccomp_attr_set(context, SCMP_FLTATR_ACT_BADARCH, action);
   const int call = seccomp_syscall_resolve_name(rule.call.c_str());
-  if (call == __NR_SCMP_ERROR) return 0;  // newer than the library, or from another architecture
+  if (call == __NR_SCMP_ERROR) return 0;  // newer than the library, or for another architecture
   std::vector<scmp_arg_cmp> conditions;
   for (const ArgumentTest& test : rule.arguments) conditions.push_back(ConditionOf(test));
   return -seccomp_rule_add_array(context, action, call, static_cast<unsigned>(conditions.size()), conditions.data());
@@ -42,7 +42,7 @@ absl::StatusOr<std::string> MakeProgram(const std::vector<FilterRule>& rules) {
   const std::unique_ptr<void, void (*)(scmp_filter_ctx)> context(seccomp_init(SCMP_ACT_ALLOW), seccomp_release);
   if (context == nullptr) return absl::ResourceExhaustedError("cannot allocate memory for a seccomp program");
   seccomp_attr_set(context.get(), SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ALLOW);
-  // a binary tree, so that a call passes few instructions
+  // a binary tree, so that each call executes few instructions
   seccomp_attr_set(context.get(), SCMP_FLTATR_CTL_OPTIMIZE, 2);
   for (const FilterRule& rule : rules) {
     if (const int error = AddRule(context.get(), rule); error != 0) {

@@ -122,7 +122,7 @@ void LookUp(const HostPort& host, Lookup& lookup) {
   [[maybe_unused]] const ssize_t wrote = write(lookup.done.get(), &one, sizeof(one));
 }
 
-// Returns a host's addresses. The system's lookup cannot be cancelled, so its thread is abandoned when the proxy stops
+// Returns a host's addresses. The system's lookup cannot be canceled, so its thread is abandoned when the proxy stops
 // or at the deadline.
 absl::StatusOr<std::shared_ptr<const Lookup>> AddressesOf(const HostPort& host, const Cancellation& stop) {
   const auto lookup = std::make_shared<Lookup>();

@@ -169,7 +169,7 @@ absl::StatusOr<std::string> ImageStore::Unpack(const std::string& archive, const
   fs::create_directory(unpacked, error);
   const int64_t archive_bytes = std::max(SizeOf(layout), SizeOf(archive.substr(archive.find(':') + 1)));
   const UnpackBound bound{.folder = unpacked, .archive_bytes = archive_bytes};
-  // Ignores owners, because sandboxes show all files as belonging to their own root.
+  // Ignores owners, because sandboxes show all files as owned by their own root.
   INGOT_RETURN_IF_ERROR(
       tools.Run({"umoci", "unpack", "--rootless", "--image", layout + ":image", bundle}, kToolTimeout, bound).status());
   INGOT_RETURN_IF_ERROR(DropPrivilegeBits(bundle + "/rootfs"));

@@ -77,7 +77,7 @@ absl::StatusOr<std::string> TakeArchive(const std::string& scratch, const ImageT
   return "oci-archive:" + archive;
 }
 
-// Returns a message that names the hosts that the build was denied or could not reach; empty = none.
+// Returns a message that lists the hosts that the build was denied or could not reach; empty = none.
 std::string DescribeUnreached(const EgressProxy& proxy) {
   const std::vector<std::string> rejected = proxy.Rejected(), unreached = proxy.Unreached();
   std::string text;

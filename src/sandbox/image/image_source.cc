@@ -46,8 +46,8 @@ fs::path Normal(const std::string& path) {
   return normal.has_filename() ? normal : normal.parent_path();  // without a trailing slash
 }
 
-// Returns where the path leads if that is in one of the folders. Accesses nothing outside of them, except for the
-// targets of their own links.
+// Returns where the path leads if that is in one of the folders. Accesses nothing outside them, except for the targets
+// of their own links.
 fs::path PlaceIn(const std::vector<std::string>& folders, const std::string& path) {
   for (const std::string& folder : folders) {
     std::error_code error;

@@ -136,7 +136,7 @@ absl::StatusOr<std::string> ImageTools::Run(const std::vector<std::string>& argv
   command.env["XDG_RUNTIME_DIR"] = folder_;
   command.env["TMPDIR"] = folder_;
   const auto start = [&](int out) -> absl::StatusOr<pid_t> {
-    // The parent of the tool is this thread, which waits for it.
+    // The tool's parent is this thread, which waits for it.
     const absl::StatusOr<pid_t> pid = Spawn(command, {null.get(), out, out}, {.dies_with_its_thread = true});
     if (pid.ok()) return pid;
     return base::Annotate(pid.status(),

@@ -1,5 +1,5 @@
 // The launcher starts sandboxes' first processes. It is a small process next to Ingot, without threads or keys. So an
-// agent's parent process has no secrets, and a start does not copy any of Ingot's pages. The launcher serves its
+// agent's parent process has no secrets, and starting one does not copy any of Ingot's pages. The launcher serves its
 // socket, stdin, until Ingot exits, which closes the socket. Each sandbox's first process then ends its sandbox.
 //
 // src/sandbox/sandbox_launcher.h starts the launcher and communicates with it. launch_messages.h defines the messages.
@@ -121,7 +121,7 @@ bool EndOrphans() { return SignalDescendants(SIGKILL, IsSandbox) == 0; }
   sigaddset(&child, SIGCHLD);
   sigprocmask(SIG_SETMASK, &child, nullptr);
   const int child_events = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
-  bool orphans = false;  // there may be some
+  bool orphans = false;  // there may be orphans
   while (true) {
     pollfd fds[2] = {{kSocket, POLLIN, 0}, {child_events, POLLIN, 0}};
     if (poll(fds, 2, orphans ? 1 : -1) < 0) continue;

@@ -43,7 +43,7 @@ bool ReadPlan(int fd, SandboxPlan& plan) {
   return plan.binds != nullptr;
 }
 
-// Sets up the isolation that belongs to one sandbox.
+// Sets up one sandbox's isolation.
 LaunchFailure SetUpIsolation(const Ground& ground, const SandboxPlan& plan, int (&fds)[kMaxReportDescriptors]) {
   if ((ground.isolation & kUserNamespace) != 0) {
     if (const int error = MapIds(ground.uid, ground.gid)) return {LaunchStep::kIdMap, error, 0};
@@ -81,7 +81,7 @@ void SignalAll(const Ground& ground, uid_t uid, int signal) {
     kill(-1, signal);
   } else if ((ground.isolation & kOwnUid) != 0 && uid != 0) {
     // kill(-1) reaches all processes of a uid at once, even if one forks in the meantime, except for the calling
-    // process. As root it would reach the whole machine.
+    // process. As root, it would reach the entire machine.
     const pid_t killer = fork();
     if (killer == 0) {
       if (syscall(SYS_setresuid, uid, uid, uid) == 0) kill(-1, signal);

@@ -49,7 +49,7 @@ class Descent {
     name_ = name;
     return true;
   }
-  const Fd& like() const { return is_there_ ? at_ : top_; }  // provides the owner and mode for a copy of this place
+  const Fd& like() const { return is_there_ ? at_ : top_; }  // provides the owner and mode for a copy of this folder
   bool is_there() const { return is_there_; }
   bool hides() const { return hides_; }  // hides what lower layers have there
   int parent() const { return parent_.get(); }
