@@ -16,7 +16,7 @@
 namespace ingot::execution {
 namespace {
 
-// Blocks until `bell` is signaled, `cancel` is cancelled, or the time is over.
+// Blocks until `bell` is signaled, `cancel` is canceled, or the time has passed.
 void Await(const sandbox::Fd& bell, const sandbox::Cancellation* cancel, int milliseconds) {
   pollfd fds[2] = {{bell.get(), POLLIN, 0}, {cancel == nullptr ? -1 : cancel->fd(), POLLIN, 0}};
   poll(fds, 2, milliseconds);

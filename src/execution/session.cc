@@ -148,7 +148,7 @@ void Session::Signal(const Process& process, int signal) {
 void Session::SetDeadline(Process& process, nanoseconds after, int signal) {
   {
     base::MutexLock lock(mu_);
-    if (process.was_killed_) return;  // the deadline is now the time to end after SIGKILL
+    if (process.was_killed_) return;  // the deadline is now for the end after SIGKILL
     process.deadline_ = SteadyClock::now() + after;
     process.deadline_signal_ = signal;
   }

@@ -209,7 +209,7 @@ void Processes::Forward(uint32_t id, Process& process, int pipe, int64_t most) {
 void Processes::Finish(uint32_t id, Process& process, int status, const EndFacts& facts) {
   for (int i = 0; i < 3; ++i) {
     int there = 0;
-    // Does not read to the end of the pipe, because a daemon that holds it may write forever.
+    // Does not read to the end of the pipe, because a daemon that has it open may write forever.
     if (process.out[i] >= 0 && ioctl(process.out[i], FIONREAD, &there) == 0) Forward(id, process, i, there);
     if (process.out[i] < 0) continue;
     if (left_behind_.size() < kMaxLeftBehind) {
