@@ -79,7 +79,7 @@ void Answers::NoteAnswer(const Caller& caller, const absl::Status& status) {
   std::shared_ptr<Episode> episode;
   if (!caller.episode.empty()) {
     episode = open_.Lookup(caller.episode).open;
-    // Requests from other callers who know the id say nothing about the episode's agent.
+    // Requests from other callers who know the id are unrelated to the episode's agent.
     const std::string own = episode != nullptr ? episode->record().key_hash() : "";
     const bool is_own = own == hashes.as_owner || own == hashes.as_caller;
     if (caller.api_key.empty() ? HttpStatusOf(status) == 401 : !is_own && !core_.admin_key.Is(caller.api_key)) return;

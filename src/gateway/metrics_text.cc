@@ -43,17 +43,17 @@ std::string Gateway::MetricsText() const {
   }
   constexpr char kConcessions[] = "ingot_gateway_concessions_total";
   Family(out, kConcessions, "counter",
-         "Calls whose conversation the chat template rejected as sent, by the change after which it rendered.");
+         "Calls whose conversation the chat template rejected as sent, by the change that made it acceptable.");
   for (size_t i = 0; i < counters.concessions.size(); ++i) {
     absl::StrAppend(&out, kConcessions, "{kind=\"", base::View(text::kConcessionNames[i]), "\"} ",
                     counters.concessions[i].load(), "\n");
   }
   counter("ingot_gateway_resumed_calls_total", "Calls continued on another engine because their engine was lost.",
           counters.resumed);
-  counter("ingot_gateway_waited_calls_total", "Calls that waited for an engine because all engines were away.",
+  counter("ingot_gateway_waited_calls_total", "Calls that waited for an engine because no engine was available.",
           counters.waited);
   counter("ingot_gateway_paused_calls_total", "Times that the end of a slice paused a call.", counters.paused);
-  counter("ingot_gateway_slice_failures_total", "Slices that the pool did not take when the call was paused.",
+  counter("ingot_gateway_slice_failures_total", "Slices that the pool did not store when the call was paused.",
           counters.slice_failures);
   counter("ingot_gateway_spliced_calls_total", "Calls that continued sampled ids.", counters.spliced);
   counter("ingot_gateway_recorded_calls_total", "Calls acknowledged by the pool.", counters.recorded);

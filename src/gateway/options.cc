@@ -110,7 +110,7 @@ void Bind(base::Schema& schema, GatewayOptions& o) {
                base::Positive());
   schema.Field(
       "engine_wait_s", &o.engine_wait_s,
-      "seconds that a call waits while no engine takes it, such as while the only server restarts, before it fails "
+      "seconds that a call waits while no engine accepts it, such as while the only server restarts, before it fails "
       "with a 503; 0: it fails at once",
       base::NotNegative());
   schema.Choice("history_thinking", &o.history_thinking, {"template", "keep"},
@@ -154,7 +154,7 @@ absl::StatusOr<std::string> ReadAdminKey(const GatewayOptions& options) {
 absl::Status GatewayOptions::Validate() const {
   INGOT_RETURN_IF_ERROR(base::CheckBounds(*this));
   INGOT_RETURN_IF_ERROR(base::Annotate(base::CheckBounds(*this, BindEvaluation), "evaluation"));
-  if (model_name.empty()) return absl::InvalidArgumentError("model_name is empty: name the trained model");
+  if (model_name.empty()) return absl::InvalidArgumentError("model_name is empty: set it to the trained model's name");
   INGOT_RETURN_IF_ERROR(ValidateModels(*this));
   if (train_sampling.temperature == 0) {
     return absl::InvalidArgumentError(

@@ -17,7 +17,7 @@
 namespace ingot::gateway {
 namespace {
 
-constexpr auto kCancelPoll = std::chrono::milliseconds(100);  // how quickly a cancelled stream is noticed
+constexpr auto kCancelPoll = std::chrono::milliseconds(100);  // how quickly a canceled stream is noticed
 
 // A flag set by gateway threads. It may outlive its stream.
 struct Signal {
@@ -37,10 +37,10 @@ struct Signal {
   }
 };
 
-// A question about a forwarded request's client. The thread that answers the request asks the RPC thread.
+// A question about a forwarded request's client. The thread that handles the request sends it to the RPC thread.
 class ClientQuestion {
  public:
-  // Blocks until there is an answer. If none arrives for a while, the client counts as gone.
+  // Blocks until there is an answer. If none arrives for a while, the client is considered gone.
   bool Ask(const std::function<void()>& wake) {
     base::MutexLock lock(mu_);
     asked_ = true;

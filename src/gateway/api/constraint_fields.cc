@@ -17,7 +17,7 @@ using base::json::value;
 
 constexpr size_t kMaxStopIds = 1024;
 
-// A field that other servers support but this one does not.
+// A field that other servers support but this server does not.
 struct UnheldField {
   const char* name;
   const char* instead;

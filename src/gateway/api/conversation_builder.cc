@@ -97,7 +97,7 @@ bool ConversationBuilder::AddReference(PartKind kind, std::string_view id, std::
     reference.at = turn.tool_calls.size();
     turn.tool_calls.emplace_back();
   } else {
-    // The first reference stands for the answer's whole text, even if it was delivered in several parts.
+    // The first reference represents the answer's entire text, even if it was delivered in several parts.
     if (std::exchange(kind == PartKind::kReasoning ? referred_reasoning_ : referred_content_, true)) return true;
     reference.at = (kind == PartKind::kReasoning ? turn.reasoning : turn.content).size();
   }

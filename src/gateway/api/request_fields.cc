@@ -262,7 +262,7 @@ absl::Status SetToolChoice(std::string_view mode, GatewayRequest& request) {
 }
 
 absl::Status RequireTools(std::vector<std::string> names, GatewayRequest& request) {
-  if (names.empty()) return BadRequest("tool_choice", "'tool_choice' names no tool");
+  if (names.empty()) return BadRequest("tool_choice", "'tool_choice' does not name a tool");
   for (const std::string& name : names) {
     if (request.FindTool(name) != nullptr) continue;
     return BadRequest("tool_choice", absl::StrCat("'tool_choice' names the tool '", base::CutText(name, kMaxName),

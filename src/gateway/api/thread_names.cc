@@ -21,8 +21,8 @@ enum class Place {
 };
 
 // The names that one client uses: `thread` for the request's thread, `parent` for the thread that started it, `session`
-// for the main thread, and `kind` for the kind of sub-agent. Threads that do not name a parent have the main thread as
-// their parent. null = the client has no such name. The first row with a thread or a session applies.
+// for the main thread, and `kind` for the kind of sub-agent. Threads that do not specify a parent have the main thread
+// as their parent. null = the client has no such name. The first row with a thread or a session applies.
 //
 // Names for requests, users, and machines are not listed. For example, x-irid (Inspect) and x-client-request-id
 // identify a request.
@@ -101,8 +101,8 @@ void ReadThread(const Headers& headers, Fields& body, GatewayRequest& request) {
       request.branch = base::CutText(absl::StrCat(session, "/", kind), kMaxName);
       if (parent.empty()) request.parent_branch = session;
     } else if (!main && parent.empty()) {
-      // The session is the parent of Claude Code's agents that do not name a parent, and of Codex's threads that name
-      // their kind.
+      // The session is the parent of Claude Code's agents that do not specify a parent, and of Codex's threads that
+      // specify their kind.
       if (row.kind == nullptr || !kind.empty()) request.parent_branch = session;
     }
     break;

@@ -117,9 +117,9 @@ void ChatCall::Take(const absl::StatusOr<v1::GenerateChunk>& chunk) {
 }
 
 std::optional<v1::GenerateRequest> ChatCall::Resume(const absl::Status& error) {
-  // A set of engines has tried them all before the first id. Without a new id since, none can take the call.
+  // Before the first id, a set of engines has tried all of them. Without a new id since, none can accept the call.
   if (!absl::IsUnavailable(error) || backend().text != nullptr || !generation_.grew_since_ask()) return std::nullopt;
-  // Engines of other projects cannot continue a call.
+  // Other projects' engines cannot continue a call.
   if (generation_.provisional) return std::nullopt;
   v1::GenerateRequest request = RestAfter(Kept());
   if (handle_ != nullptr) lost_handles_.push_back(std::move(handle_));
@@ -135,7 +135,7 @@ int ChatCall::Kept() const {
 
 bool ChatCall::AwaitEngine(const absl::Status& error) {
   const auto limit = base::FromSeconds(core_.options.engine_wait_s);
-  // Servers of text have a retry policy. Engines of other projects cannot continue a call, only begin it again.
+  // Text servers have their own retry policy. Other projects' engines cannot continue a call, only restart it.
   if (!absl::IsUnavailable(error) || backend().text != nullptr) return false;
   if (generation_.provisional && Kept() > 0) return false;
   const auto now = core_.parts.clock->Now();
@@ -163,7 +163,7 @@ void ChatCall::AskAfterWait() {
     base::MutexLock lock(mu_);
     lost.swap(lost_handles_);
     if (phase_ != Phase::kGenerating) return;
-    // If the engine rejected the call at once, Ask has stored the handle only afterwards. It is destroyed without mu_.
+    // If the engine rejected the call immediately, Ask stored the handle only afterward. It is destroyed without mu_.
     if (handle_ != nullptr) lost.push_back(std::move(handle_));
     rest = RestAfter(Kept());
     if (generation_.sliced() > 0 && generation_.size() == generation_.sliced()) {
@@ -182,7 +182,7 @@ v1::GenerateRequest ChatCall::RestAfter(int kept) {
   request.mutable_first_logprobs()->Add(sampled.logprobs().begin(), sampled.logprobs().begin() + kept);
   if (!generation_.provisional) request.mutable_draft_ids()->Add(ids.begin() + kept, ids.end());
   generation_.AskAgain(kept, UnixNow());
-  ++asks_;  // so that an Ask which is still returning does not store the handle of the engine before
+  ++asks_;  // so that an Ask still in progress does not store the previous engine's handle
   return request;
 }
 
@@ -213,7 +213,7 @@ void ChatCall::Continue() {
   Complete();  // the call was aborted in the meantime
 }
 
-// If the pool does not take the slice, its ids are recorded with a later slice or the whole call.
+// If the pool does not store the slice, its ids are recorded with a later slice or with the entire call.
 void ChatCall::StoreSlice(v1::Segment slice) {
   slices_.push_back(MakeSegmentRef(std::move(slice)));
   ++core_.counters.paused;

@@ -22,8 +22,8 @@ void Pin(const SamplingPin& pin, const GatewayOptions& options, const v1::Episod
   params.set_top_p(pin.top_p);
   params.set_top_k(pin.top_k);
   params.set_min_p(pin.min_p);
-  // The seed is derived from the run's seed and the call's position in the run. A run's draws can therefore be
-  // reproduced, and a group's samples differ regardless of the seeds that their agents send.
+  // The seed is derived from the run's seed and the call's position in the run. So a run's draws can be reproduced, and
+  // a group's samples differ regardless of the seeds that their agents send.
   uint64_t seed = base::DeriveSeed(options.seed, record.purpose());
   seed = base::DeriveSeed(seed, record.ref().group_id());
   seed = base::DeriveSeed(seed, (static_cast<uint64_t>(record.ref().sample_index()) << 32) | record.ref().attempt());

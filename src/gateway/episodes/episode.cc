@@ -9,7 +9,7 @@
 namespace ingot::gateway {
 namespace {
 
-// How long to wait for the record of a call that a request may continue. Long enough for a few pool writes.
+// The time to wait for the record of a call that a request may continue: enough for a few pool writes.
 constexpr std::chrono::milliseconds kMaxFinishingWait(500);
 
 }  // namespace

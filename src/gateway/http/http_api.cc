@@ -47,7 +47,7 @@ void AddRequestId(std::string_view id, http::Fields& fields) {
     fields.emplace_back(name, absl::StrCat("req_", base::View(id)));
 }
 
-// Formats an error for its dialect, with the headers that tell vendor clients whether to retry.
+// Formats an error for its dialect, with the headers that instruct vendor clients whether to retry.
 http::Reply ErrorReply(const Dialect& dialect, const absl::Status& status) {
   Dialect::Error error = dialect.ErrorOf(status);
   http::Reply reply;

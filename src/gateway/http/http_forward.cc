@@ -99,7 +99,7 @@ class PassedOn final : public http::Exchange, public std::enable_shared_from_thi
     wake_();
   }
 
-  // The other gateway failed. Clients retry a request that gets no response or whose stream breaks off.
+  // The other gateway failed. Clients retry a request that gets no response or whose stream ends early.
   http::Output Broken(const absl::Status& why) const {
     http::Output output;
     if (streams_) {

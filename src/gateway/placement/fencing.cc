@@ -53,7 +53,7 @@ absl::Status Fencing::Confirmed(const std::shared_ptr<Episode>& episode, absl::S
 
 bool Fencing::IsServed(const std::string& episode_id) {
   const std::shared_ptr<Episode> episode = open_.Find(episode_id);
-  // On an error, the ask is sent anyway because the end includes the token.
+  // On an error, the request is sent anyway because the end includes the token.
   if (episode != nullptr) (void)CheckServed(episode);
   if (episode != nullptr && !episode->taken()) return true;
   snapshot_requests_.Forget(episode_id);

@@ -132,7 +132,7 @@ Placement::KeyPlace Placement::AskForKey(const std::string& key) {
   return place;
 }
 
-// Another gateway answers from memory, so the pool has the final say about the episode that it names. The answer "none"
+// Another gateway answers from memory, so the pool has the final say about the episode in its answer. The answer "none"
 // is reliable because an episode that a gateway lost is in the memory of the gateway that took it over.
 absl::StatusOr<std::string> Placement::PlaceByKey(const std::string& key) {
   const KeyPlace place = AskForKey(key);

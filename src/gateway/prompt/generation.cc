@@ -38,7 +38,7 @@ bool Generation::AlternativesFit(const v1::GenerateChunk& chunk) const {
   return each >= 0 && (size() == 0 || chunk.token_ids().empty() || each == tree::AlternativesPerId(segment));
 }
 
-// Checks that the versions of the whole answer are given exactly if a chunk was provisional, and cover it.
+// Checks that versions for the entire answer are given if and only if a chunk was provisional, and that they cover it.
 bool Generation::AnswerVersionsFit(const v1::GenerateChunk& chunk) const {
   if (chunk.finish() == v1::FINISH_UNSPECIFIED) return chunk.answer_versions().empty();
   if (chunk.answer_versions().empty()) return !provisional && !chunk.provisional();
@@ -52,7 +52,7 @@ bool Generation::AnswerVersionsFit(const v1::GenerateChunk& chunk) const {
 
 absl::Status Generation::Append(const v1::GenerateChunk& chunk, int64_t now_unix_ns) {
   if (!std::exchange(grew_, true)) KeepFirst(kept_);
-  if (size() == 0) provisional = false;  // the engine began the answer again
+  if (size() == 0) provisional = false;  // the engine restarted the answer
   const int count = chunk.token_ids_size();
   int64_t covered = 0;
   bool positive = true;

@@ -8,7 +8,7 @@
 namespace ingot::gateway {
 namespace {
 
-// Returns true if a message that matched the delivered message is also spelled the same. REQUIRES: both have the same
+// Returns true if a message that matched the delivered message also has the same spelling. REQUIRES: both have the same
 // number of calls.
 bool SaysAsDelivered(const text::Message& sent, const text::Message& delivered) {
   const auto same = [](const text::ToolCall& a, const text::ToolCall& b) {

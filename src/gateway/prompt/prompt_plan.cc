@@ -12,7 +12,7 @@
 namespace ingot::gateway {
 namespace {
 
-constexpr size_t kGenerationPromptIds = 32;  // how many ids at the end of a prompt are searched for its prefill
+constexpr size_t kGenerationPromptIds = 32;  // number of ids at the end of a prompt to search for its prefill
 
 text::Conversation WithoutReasoning(text::Conversation conversation) {
   for (text::Message& message : conversation.messages) message.reasoning.clear();

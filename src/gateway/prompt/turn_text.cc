@@ -66,8 +66,8 @@ void TurnText::Finish(const std::string& stop_string) {
   Append(decode_.Flush(), ids_.empty() ? 0 : ids_.size() - 1);
   if (!ids_.empty()) ids_.back().end = text_.size();
   if (!stop_string.empty()) {
-    // The turn ended as soon as the stop string was complete. It therefore does not occur earlier, and at most the
-    // remainder of its last token follows it.
+    // The turn ended as soon as the stop string was complete. So it does not occur earlier, and at most the remainder
+    // of its last token follows it.
     const size_t cut = text_.find(stop_string, stop_begin_);
     if (cut != std::string::npos) text_.resize(cut + (options_.emits_stop ? stop_string.size() : 0));
     for (Id& id : ids_) {

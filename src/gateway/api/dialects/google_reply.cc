@@ -43,7 +43,7 @@ const char* StatusName(int http) {
 
 // Libraries expect a call's arguments in one piece, so each call is one event. The last character of text is held back
 // until more text, another part, or the end arrives, so the event with the finish reason always has a nonempty part.
-// Otherwise, clients keep an empty part in their history or drop the whole answer. A stream that breaks off sends the
+// Otherwise, clients keep an empty part in their history or drop the whole answer. A stream that ends early sends the
 // held text before the error.
 class GoogleRenderer final : public Renderer {
  public:
