@@ -20,18 +20,18 @@
 namespace ingot::agents {
 
 // An episode's result, for the gateway and for metrics. Failure causes:
-//   task the task's payload is not a JSON object, or lacks a field that a
-//   template uses sandbox a sandbox, file, or process could not be created,
-//   or failed setup a setup command did not exit with 0 mcp an MCP server
-//   did not start or answer disk the disk for working directories was full
-//   while a command ran crash the agent exited with a code other than 0, was
-//   killed by a signal, or left files that cannot be judged timeout the
-//   agent exceeded its time limit flood the agent exceeded its output limit
-//   or its sandbox's file limit verifier the verifier failed gateway the
-//   gateway rejected the reward or the request to end the episode snapshot
-//   the runner does not have the snapshot that the episode starts from
-//   stopped the runner was stopped; not counted as a failed attempt at the
-//   sample
+//   task      the task's payload is not a JSON object, or lacks a field that a template uses
+//   sandbox   a sandbox, file, or process could not be created, or failed
+//   setup     a setup command did not exit with 0
+//   mcp       an MCP server did not start or answer
+//   disk      the disk for working directories was full while a command ran
+//   crash     the agent exited with a code other than 0, was killed by a signal, or left files that cannot be judged
+//   timeout   the agent exceeded its time limit
+//   flood     the agent exceeded its output limit or its sandbox's file limit
+//   verifier  the verifier failed
+//   gateway   the gateway rejected the reward or the request to end the episode
+//   snapshot  the runner does not have the snapshot that the episode starts from
+//   stopped   the runner was stopped; not counted as a failed attempt at the sample
 struct EpisodeReport {
   std::string cause;   // empty = finished
   std::string detail;  // human-readable: why it failed, or the verifier's message

@@ -47,14 +47,14 @@ struct ServiceOptions {
 };
 
 // A recipe defines how to run one kind of agent program. Templates may use these variables (sandbox/template.h):
-//   ${base_url} ${api_key} the episode's, as in OPENAI_BASE_URL and OPENAI_API_KEY
-//   ${task} ${task.FIELD} the task's line in the task file, and one of its fields
-//   ${json:task.FIELD} the field as JSON, such as a quoted string; works with any
-//   variable ${task_id} ${episode_id} ${workdir} ${home} the episode's private folders
-//   ${cwd} the directory where ingot was started ${config_dir} the folder of the
-//   configuration file; replaced in all keys when the file is loaded ${mcp.servers}
-//   ${mcp.gemini} ${mcp.opencode} ${mcp.codex} the servers in `mcp`, for configuration
-//   files
+//   ${base_url} ${api_key}          the episode's, as in OPENAI_BASE_URL and OPENAI_API_KEY
+//   ${task} ${task.FIELD}           the task's line in the task file, and one of its fields
+//   ${json:task.FIELD}              the field as JSON, such as a quoted string; works with any variable
+//   ${task_id} ${episode_id}
+//   ${workdir} ${home}              the episode's private folders
+//   ${cwd}                          the directory where ingot was started
+//   ${config_dir}                   the folder of the configuration file; replaced in all keys when the file is loaded
+//   ${mcp.servers} ${mcp.gemini} ${mcp.opencode} ${mcp.codex}   the servers in `mcp`, for configuration files
 struct RecipeOptions {
   std::string name = "default";  // unique, not empty
   double weight = 1;

@@ -1,9 +1,9 @@
 // Records a run's metrics in three formats, with one line per step. An evaluation that ends after its version's step
 // gets its own line, whose step is the version.
 //
-//   DIR/metrics.jsonl one JSON object per line: {"step": 7, "time": 1718000000.25, "reward/mean": 0.4, ...}
-//   DIR/tensorboard/ event files with all of the line's numbers, under a limited number of names (base/tag_bound.h)
-//   Metrics gauges such as ingot_reward_mean with the last value written; ingot_step and ingot_version
+//   DIR/metrics.jsonl    one JSON object per line: {"step": 7, "time": 1718000000.25, "reward/mean": 0.4, ...}
+//   DIR/tensorboard/     event files with all of the line's numbers, under a limited number of names (base/tag_bound.h)
+//   Metrics              gauges such as ingot_reward_mean with the last value written; ingot_step and ingot_version
 //                        describe the newest step
 //
 // A line is complete and durable when Write returns OK. After a failed write, the log removes the partial line so that

@@ -17,7 +17,7 @@ using Scalars = std::vector<std::pair<std::string, double>>;  // names and value
 // A name in a log line, split into the metric and the untrusted parts:
 //
 //   signal/NAME        metric "signal", labels {name: NAME}
-//   METRIC@domain:D    metric METRIC, labels {domain: D}; same for scaffold, and for set under eval/
+//   METRIC@domain:D    metric METRIC, labels {domain: D}; likewise for scaffold, and for set under eval/
 struct RecordName {
   std::string metric;
   std::map<std::string, std::string> labels;
@@ -29,7 +29,7 @@ std::string WriteRecordName(const RecordName& name);
 
 class TagBound {
  public:
-  // Each metric's label has at most `max_labels` > 0 values, and each metric has at most ten times as many names.
+  // `max_labels` > 0 limits each label's values per metric. A metric has at most ten times as many names.
   explicit TagBound(size_t max_labels) : max_labels_(max_labels) {}
 
   struct BoundedScalars {

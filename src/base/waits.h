@@ -1,8 +1,8 @@
 // Tracks what a process is waiting for. Code that may block for more than a moment holds a Wait while it blocks. The
 // log and `ingot status` report long waits (app/cluster/status/role_waits.h).
 //
-//   base::Wait wait("PostgreSQL"); the wait starts here and ends when it goes out of scope wait.Because("PostgreSQL:
-//   ..."); sets the cause once it is known
+//   base::Wait wait("PostgreSQL");     the wait starts here and ends when it goes out of scope
+//   wait.Because("PostgreSQL: ...");   sets the cause once it is known
 //
 // Thread safe.
 #pragma once

@@ -62,8 +62,8 @@ struct WorkAmount {
   const char* unit = "";
 };
 
-// A part of the process's work, from construction to destruction. It is the work itself if this thread has no other
-// open part.
+// A part of the process's work, from construction to destruction. If this thread has no other open part, it is the work
+// itself.
 class WorkPart {
  public:
   // `what` is a few words that are safe to print. `work` must outlive this object.

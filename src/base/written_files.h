@@ -2,8 +2,8 @@
 // that was corrupted on disk or by copying causes an error instead of silently changing the model. The record is one of
 // these files:
 //
-//   state.json in a checkpoint (trainer/checkpoints/checkpoint.h), in the field "files" checksums.json in any other
-//   folder, written by WriteChecksums
+//   state.json       in a checkpoint (trainer/checkpoints/checkpoint.h), in the field "files"
+//   checksums.json   in any other folder, written by WriteChecksums
 //
 // Both end with a checksum of their own text. If a folder has no record, as for a folder from Hugging Face, all checks
 // succeed. Checks of unlisted files also succeed.

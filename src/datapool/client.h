@@ -44,9 +44,9 @@ class Client {
   virtual absl::StatusOr<v1::PoolStatusResponse> Status() = 0;
 };
 
-// Claims the journal for one writer and returns the token for its appends, > 0. The token is `least`, or greater if the
-// pool has already seen a token that large. From then on, the pool rejects appends from earlier writers. `least` must
-// grow with each leader, like a registry's fencing token. 0 = the pool alone assigns tokens.
+// Claims the journal for one writer and returns the token for its appends, which is > 0. The token is `least`, or
+// greater if the pool has already seen a token that large. From then on, the pool rejects appends from earlier writers.
+// `least` must grow with each leader, like a registry's fencing token. 0 = only the pool assigns tokens.
 absl::StatusOr<int64_t> LeadJournal(Client& pool, int64_t least);
 
 // Lists all attempts in groups [first_group, last_group] page by page, ordered by (group, sample, attempt). last_group

@@ -1,8 +1,8 @@
 // The two stored records of an episode. A task may be large, so the opening is written once and rarely read. Appending
 // a call, storing a reward, and ending the episode read and write only the small progress record.
 //
-//   opening Episode as it was opened, without the progress fields progress Episode with id, ref, and purpose, and the
-//   fields that change: state, reward, signals, facts,
+//   opening    Episode as it was opened, without the progress fields
+//   progress   Episode with id, ref, and purpose, and the fields that change: state, reward, signals, facts,
 //              call_rewards, reward_number, detail, cause, grade, ended_unix_ns, gateway, gateway_token
 //
 // `Source` is a Database::Reader or Batch. Returns NOT_FOUND with the id of a missing episode, or DATA_LOSS with the id

@@ -1,4 +1,4 @@
-// The data pool's gRPC service. A method blocks its server thread until the pool has answered.
+// The data pool's gRPC service. A method blocks its server thread until the pool responds.
 #pragma once
 
 #include <grpcpp/impl/codegen/service_type.h>

@@ -39,7 +39,7 @@ bool IsHarborFolder(const std::string& path);
 //
 //   faults of the task    a file is missing, empty, or unreadable; a value in task.toml has the wrong type or is out of
 //                         bounds (dataset/harbor_toml.h); the schema's version is not 1.x
-//   limits of sandboxes several containers (compose), Windows, GPUs and TPUs, network access besides the gateway, MCP
+//   limits of sandboxes   several containers (compose), Windows, GPUs and TPUs, network access beyond the gateway, MCP
 //                         servers, several steps, a separate environment for the tests, this machine's variables
 //
 // Returns INVALID_ARGUMENT if no folder in `path` has a task.toml or instruction.md, and NOT_FOUND or UNAVAILABLE if

@@ -1,9 +1,9 @@
 // Chooses episodes by recall (Context-1): all with high recall, fewer with low recall, and a small share with recall 0.
 // Requires two passes over the same episodes: call Add for each, then Decide, then Keeps for each.
 //
-//   recall >= high kept 0 < recall < high kept with probability recall / high, based on the
-//   episode's id recall 0 at most `zero_share` of all kept episodes, regardless of the order of
-//   calls
+//   recall >= high      kept
+//   0 < recall < high   kept with probability recall / high, based on the episode's id
+//   recall 0            at most `zero_share` of all kept episodes, regardless of the order of calls
 //
 // Not thread safe.
 #pragma once

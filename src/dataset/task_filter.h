@@ -31,8 +31,8 @@ struct TaskFilterOptions {
 };
 
 // Returns why a question's format invites guessing: "multiple choice" (the question has labeled options), "true or
-// false" (the answer is one of these, or yes or no), or "proof" (it asks for a proof). Returns nullopt if the format
-// does not.
+// false" (the answer is true, false, yes, or no), or "proof" (it asks for a proof). Returns nullopt if the format does
+// not.
 std::optional<std::string> GuessableFormat(const std::string& question, const std::string& answer);
 
 // Returns why the task is dropped: "trivial", "impossible", "guessable", or a format. Returns nullopt if the task is

@@ -25,7 +25,7 @@ struct TaskSource {
 
 // Returns the tasks in file order, each with its line as the payload. task_id is a string or an integer; if absent, it
 // is the content key of the line. domain is a string; if absent, it is empty. Returns INVALID_ARGUMENT with the file
-// and line if two tasks have the same id (as equal lines without ids do), if the file has no tasks, or if no task in
+// and line if two tasks have the same id (as do equal lines without ids), if the file has no tasks, or if no task in
 // the folder can run here.
 absl::StatusOr<TaskSource> ReadTasks(const std::string& path, const JsonlOptions& options = {});
 absl::StatusOr<std::vector<v1::Task>> LoadTasks(const std::string& path, const JsonlOptions& options = {});

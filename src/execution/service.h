@@ -1,12 +1,12 @@
 // Implements an HTTP service that runs code in sandboxes (`ingot sandbox serve`). Its own API:
 //
-//   POST /ingot/v1/execute runs cases one after another in a new sandbox POST /ingot/v1/sessions {"id",
-//   "folder"}: a persistent sandbox where programs keep running GET /ingot/v1/sessions[/ID] lists open
-//   sessions POST /ingot/v1/sessions/ID/execute the same, in the session; "stream" streams its output
-//   POST /ingot/v1/sessions/ID/cells {"code"}: runs Python in an interpreter that keeps its state POST
-//   /ingot/v1/sessions/ID/interrupt stops the running cell; /restart clears the interpreter's state GET
-//   /ingot/v1/sessions/ID/files/PATH returns a file's bytes or a folder's {"entries"}; PATH is relative
-//   to
+//   POST   /ingot/v1/execute                   runs cases one after another in a new sandbox
+//   POST   /ingot/v1/sessions                  {"id", "folder"}: a persistent sandbox where programs keep running
+//   GET    /ingot/v1/sessions[/ID]             lists open sessions
+//   POST   /ingot/v1/sessions/ID/execute       the same, in the session; "stream" streams its output
+//   POST   /ingot/v1/sessions/ID/cells         {"code"}: runs Python in an interpreter that keeps its state
+//   POST   /ingot/v1/sessions/ID/interrupt     stops the running cell; /restart clears the interpreter's state
+//   GET    /ingot/v1/sessions/ID/files/PATH    returns a file's bytes or a folder's {"entries"}; PATH is relative to
 //                                              "folder", and %2FPATH is relative to the root
 //   PUT    /ingot/v1/sessions/ID/files/PATH    writes the body; DELETE removes a file, or a folder with its files
 //   DELETE /ingot/v1/sessions/ID
@@ -42,12 +42,12 @@
 // Thread safe. Threads that requests share never wait for a client, a guest agent, or an image. Each group of threads
 // waits only for the following:
 //
-//   slots batches with their own sandbox: the sandbox and the cases Lane one
-//   per session: its guest agent; a second one runs its batches opens new
-//   sessions: their sandboxes pulls requests with an image: that image,
-//   before they run on another thread bodies nothing; they parse the bodies
-//   of batches, which may be large quick nothing; they handle everything
-//   else
+//   slots    batches with their own sandbox: the sandbox and the cases
+//   Lane     one per session: its guest agent; a second one runs its batches
+//   opens    new sessions: their sandboxes
+//   pulls    requests with an image: that image, before they run on another thread
+//   bodies   nothing; they parse the bodies of batches, which may be large
+//   quick    nothing; they handle everything else
 //
 // No shared thread waits for a session to end. One of the session's own threads removes its sandbox.
 #pragma once

@@ -144,7 +144,7 @@ class Session : public std::enable_shared_from_this<Session> {
   uint32_t next_id_ ABSL_GUARDED_BY(mu_) = 1;
   std::map<uint32_t, Starting*> starting_ ABSL_GUARDED_BY(mu_);
   std::map<uint32_t, std::shared_ptr<Process>> processes_ ABSL_GUARDED_BY(mu_);
-  std::map<uint32_t, FileOrder> files_ ABSL_GUARDED_BY(mu_);  // sorted by id, and therefore also by deadline
+  std::map<uint32_t, FileOrder> files_ ABSL_GUARDED_BY(mu_);  // sorted by id, and so also by deadline
   bool gone_ ABSL_GUARDED_BY(mu_) = false;                    // the sandbox is gone
   std::vector<std::function<void()>> when_gone_ ABSL_GUARDED_BY(mu_);
   std::optional<std::string> why_ ABSL_GUARDED_BY(mu_);  // set = the session has ended

@@ -94,8 +94,8 @@ class SessionStore {
   // Returns CANCELLED, after removing the session, if `cancel` was canceled.
   absl::StatusOr<std::shared_ptr<HeldSession>> Open(OpenRequest request, const sandbox::Cancellation& cancel);
   // Returns a session, or null if it does not exist or has ended. The session is considered in use until the last copy
-  // of the pointer is dropped. REQUIRES: the store outlives the pointer. This function and the following ones never
-  // block, and neither does dropping a pointer.
+  // of the pointer is dropped. REQUIRES: the store outlives the pointer. This function and those below never block.
+  // Dropping a pointer does not block either.
   std::shared_ptr<HeldSession> Find(const std::string& id);
   // Removes a session. Returns false if it does not exist. Calls `gone`, if not null, on any thread once its sandbox is
   // gone.

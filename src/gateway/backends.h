@@ -1,4 +1,4 @@
-// Maps each model name to an engine and to the weights that the name refers to.
+// Maps each model name to an engine and to the weights to which the name refers.
 #pragma once
 
 #include <atomic>

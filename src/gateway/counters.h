@@ -17,7 +17,7 @@ namespace ingot::gateway {
 struct Counters {
   std::atomic<int64_t> calls{0};        // answered, including errors
   std::atomic<int64_t> handed_over{0};  // passed to an engine
-  std::atomic<int64_t> resumed{0};      // passed to another engine because the first engine was gone
+  std::atomic<int64_t> resumed{0};      // passed to another engine because the first was lost
   std::atomic<int64_t> waited{0};       // no engine accepted them immediately, so they were retried later
   std::atomic<int64_t> paused{0};       // slices that ended, after which the rest was passed to an engine
   std::atomic<int64_t> slice_failures{0};

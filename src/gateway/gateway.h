@@ -12,15 +12,15 @@
 //
 // Gateway only delegates. The objects below do the work, and each uses only the objects listed after it:
 //
-//   Answers answers in flight and the limit on them Openings opens episodes;
-//   AbandonedEpisodes ends restarted runners' episodes Snapshots snapshots,
-//   forks of trunks, and snapshot files Recovery takes over the pool's open
-//   episodes EpisodeEnds stores and reports rewards, and ends episodes
-//   EpisodeAccess decides which episode a caller may use Placement, Fencing
-//   which gateway serves an episode; whether this gateway still does
-//   OpenEpisodes open episodes by id and key, places, remembered ended
-//   episodes SnapshotRequests, Core requests to runners; objects that all of
-//   these share
+//   Answers             answers in flight and the limit on them
+//   Openings            opens episodes; AbandonedEpisodes ends restarted runners' episodes
+//   Snapshots           snapshots, forks of trunks, and snapshot files
+//   Recovery            takes over the pool's open episodes
+//   EpisodeEnds         stores and reports rewards, and ends episodes
+//   EpisodeAccess       decides which episode a caller may use
+//   Placement, Fencing  which gateway serves an episode; whether this gateway still does
+//   OpenEpisodes        open episodes by id and key, places, remembered ended episodes
+//   SnapshotRequests, Core  requests to runners; objects that all of these share
 //
 // Thread safe. OpenEpisode, RewardEpisode, and EndEpisode block on admission and on a durable write. EndEpisode also
 // waits for the calls that it aborts. StartAnswer and Tick do not block because their work runs on the gateway's

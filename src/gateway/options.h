@@ -29,7 +29,7 @@ enum class HistoryThinking {
   kKeep,      // keep it in the prompt, which then continues the sampled ids
 };
 
-// The weights that a model name refers to. Only kFollow calls are trained on.
+// The weights to which a model name refers. Only kFollow calls are trained on.
 enum class ModelWeights {
   kFollow,  // the newest live version, at every decode step
   kPinned,  // one of this run's versions, which the engines retain
@@ -79,7 +79,7 @@ struct GatewayOptions {
   HistoryThinking history_thinking = HistoryThinking::kTemplate;
   base::json::object template_variables = {};  // text/chat/template_variables.h
   bool auto_episodes = false;
-  // True = each conversation has its own served session (session_key.h). False = each key has one. True for
+  // True = each conversation has its own served session (session_key.h). False = each key has one session. True for
   // `ingot serve`, whose clients often send the same key.
   bool session_per_conversation = false;
   // The key has at least 16 bytes, not counting surrounding whitespace. It is required to open an episode, can reward

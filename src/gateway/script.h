@@ -3,13 +3,13 @@
 //
 // The file has one JSON object per line. A call uses the first unused line that matches its request:
 //
-//   output the text to sample, with special tokens written out; alternatively:
-//   content the answer's text, and tool_calls [{"name": ..., "arguments": an
-//   object, or any text}], rendered by the chat format truncated true = omits
-//   the end-of-turn id, but the call ends as if it were there contains matches a
-//   request if its last message contains this string tools matches a request
-//   with (true) or without (false) tools repeat true = the line can be used
-//   repeatedly
+//   output       the text to sample, with special tokens written out; alternatively:
+//   content      the answer's text, and
+//   tool_calls   [{"name": ..., "arguments": an object, or any text}], rendered by the chat format
+//   truncated    true = omits the end-of-turn id, but the call ends as if it were there
+//   contains     matches a request if its last message contains this string
+//   tools        matches a request with (true) or without (false) tools
+//   repeat       true = the line can be used repeatedly
 #pragma once
 
 #include <cstdint>

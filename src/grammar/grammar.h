@@ -45,8 +45,8 @@
 // Grammars that exceed the limits in grammar/dfa.h are rejected with INVALID_ARGUMENT "... is too complex". So are:
 // - minItems or maxItems above about 30,000
 // - multipleOf above a few thousand, not counting trailing zeros
-// - minLength with a pattern, or maxLength with a pattern in a parameter, above hundreds to thousands of characters (in
-//   JSON, maxLength is counted outside of the automaton and has no such limit)
+// - minLength with a pattern, or maxLength with a pattern in a parameter, above hundreds to thousands of characters
+//   (in JSON, maxLength is counted outside the automaton and has no such limit)
 // - more than 4096 optional properties
 #pragma once
 

@@ -3,7 +3,7 @@
 // A position is a set of places in leaves, each with a stack of rules to return to. Each byte moves all places. An
 // ambiguous position has several places. A position's mask is computed by walking the vocabulary's trie. Inside a leaf,
 // the walk needs only the leaf's automaton, and the leaf caches this part of the mask for all stacks. Beyond the end of
-// the leaf, the walk steps positions. The program caches whole masks, so a known position takes only one lookup. If
+// the leaf, the walk steps positions. The program caches complete masks, so a known position takes only one lookup. If
 // many places can end at many trie nodes, each distinct token suffix is processed once instead of once per token.
 //
 // The unit of work is moving one place by one byte, which takes about 30 ns. A matcher starts with an allowance of

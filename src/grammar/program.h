@@ -178,7 +178,7 @@ class LeafPool {
   const std::shared_ptr<MaskBudget> budget_;
   base::Mutex mu_;
   std::map<std::string, std::weak_ptr<const Leaf>> leaves_ ABSL_GUARDED_BY(mu_);
-  size_t living_ ABSL_GUARDED_BY(mu_) = 0;  // number of leaves after the last removal of expired ones
+  size_t living_ ABSL_GUARDED_BY(mu_) = 0;  // number of leaves after the last removal of expired leaves
 };
 
 // Builds a program.

@@ -3,10 +3,10 @@
 //
 //   server                                  handler
 //     Handler::Head(head) ----------------> returns an Exchange, or rejects the request
-//     Exchange::Body(body, wake) ---------> starts the work <------------------------- wake() on any
-//     thread: Send has new output Exchange::Send() -------------------> returns the full response, or the
-//     next bytes of a stream Exchange::Closed(side) -------------> ends the work: the response will not be
-//     read
+//     Exchange::Body(body, wake) ---------> starts the work
+//     <------------------------- wake()     on any thread: Send has new output
+//     Exchange::Send() -------------------> returns the full response, or the next bytes of a stream
+//     Exchange::Closed(side) -------------> ends the work: the response will not be read
 //
 // Bytes are pulled, not pushed. The server calls Send again only after the socket has accepted all bytes from the
 // previous call. This gives streams backpressure: bytes for a slow client wait in the handler, which may merge them.

@@ -51,8 +51,7 @@ void BindTls(base::Schema& schema, Options& o) {
 
 absl::Status Options::Validate() const {
   INGOT_RETURN_IF_ERROR(base::CheckBounds(*this));
-  if (host.empty())
-    return absl::InvalidArgumentError("host is empty: set it to an address to listen on, such as 127.0.0.1");
+  if (host.empty()) return absl::InvalidArgumentError("host is empty: set it to an address, such as 127.0.0.1");
   if (!unix_socket.empty() && !tls_certificate.empty()) {
     return absl::InvalidArgumentError("unix_socket: Unix sockets do not use TLS: remove tls_certificate");
   }

@@ -4,7 +4,7 @@
 //   DNS rebinding    the page's own name resolves to 127.0.0.1, so the request's Host is that name
 //   cross-site       the page posts to http://127.0.0.1:PORT, so the request's Origin is the page's
 //
-// A server on a loopback address therefore accepts only names that cannot be rebound: addresses, "localhost", and
+// So a server on a loopback address accepts only names that cannot be rebound: addresses, "localhost", and
 // Options::allow_hosts. On other addresses, any name may belong to the server, and a key protects it. Every server
 // rejects an Origin that is neither the request's Host nor in Options::allow_origins. Programs do not send an Origin.
 // Thread safe.

@@ -66,7 +66,7 @@ struct ReturnComparison {
   std::string credit = "outcome";
   bool by_terms = false;    // compares each term separately instead of their sum
   bool by_role = false;     // compares each role that the policy plays separately (tree/roles.h)
-  bool lone_roles = false;  // with by_role: also trains roles that only one sample has
+  bool lone_roles = false;  // with by_role: also trains roles that occur in only one sample
 };
 
 // Returns whether a group has nothing to train on. This is true if the compared returns are equal, no token has its own

@@ -48,23 +48,23 @@ struct HarborOptions {
 
 // Templates are strings with ${task}, ${task.FIELD}, ${workdir}, ${home}, or ${episode_id} (sandbox/template.h).
 struct VerifierOptions {
-  // exact The answer equals `expected`, ignoring surrounding whitespace. numeric The answer is a number
-  // within the tolerances of `expected`. Forms like "1,234" are accepted. regex The entire answer matches
-  // `pattern`. json_field The answer is JSON whose `field` equals `expected`. Lists compare in order, objects
-  // by field. choice The answer names the choice `expected` in a multiple-choice question. An answer that
-  // names several
+  // exact           The answer equals `expected`, ignoring surrounding whitespace.
+  // numeric         The answer is a number within the tolerances of `expected`. Forms like "1,234" are accepted.
+  // regex           The entire answer matches `pattern`.
+  // json_field      The answer is JSON whose `field` equals `expected`. Lists are compared in order, objects by field.
+  // choice          The answer gives the choice `expected` in a multiple-choice question. An answer that gives several
   //                 choices is wrong (verifiers/choice.h).
-  // f_beta The answer is a list of ids, and the reward is its F-beta against `expected` (verifiers/f_beta.h).
-  // math The answer is mathematically equal to `expected` (verifiers/math.h). code The answer is a program,
-  // and the reward counts the task's tests that it passes (verifiers/code.h). python The user's Python
-  // function decides (verifiers/python.h). harbor tests/test.sh of a Harbor task decides
-  // (verifiers/harbor.h). command `command` decides. It runs after the agent, in the agent's sandbox and
-  // working directory, with the
+  // f_beta          The answer is a list of ids, and the reward is its F-beta against `expected` (verifiers/f_beta.h).
+  // math            The answer is mathematically equal to `expected` (verifiers/math.h).
+  // code            The answer is a program, and the reward counts the task's tests that it passes (verifiers/code.h).
+  // python          The user's Python function decides (verifiers/python.h).
+  // harbor          tests/test.sh of a Harbor task decides (verifiers/harbor.h).
+  // command         `command` decides. It runs after the agent, in the agent's sandbox and working directory, with the
   //                 answer on stdin. It has its own HOME and TMPDIR, so files that the agent left in ${home} cannot
   //                 affect it.
   // agent_reported  The answer is the reward: a number, or {"reward": number, "signals": {name: number},
-  //                 "facts": {name: JSON}}. tree/reward_bounds.h limits the numbers, and tree/signal_bounds.h the
-  //                 number and names of signals.
+  //                 "facts": {name: JSON}}.
+  //                 tree/reward_bounds.h limits the numbers, and tree/signal_bounds.h the number and names of signals.
   // agent_posted    The agent posts its own reward, and there is nothing to verify. If it does not post a reward, it
   //                 has no answer.
   std::string kind = "exact";

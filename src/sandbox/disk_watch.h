@@ -1,9 +1,9 @@
 // Limits a sandbox's disk usage and detects when the underlying disk is full. No kernel limit works on every file
 // system without privileges, so the watch measures the sandbox's folders and its processes' unnamed files
-// (deleted_files.h) while a command runs. It measures once a second, or less often if measuring takes long, so a
-// command may briefly exceed the limit. It measures again after the command ends. Descriptors in flight between sockets
-// can hide files, so descriptors that are in flight in three consecutive checks count as exceeding the limit. Used only
-// by the thread that runs the command.
+// (deleted_files.h) while a command runs. It measures once a second, or less often if measuring is slow, so a command
+// may briefly exceed the limit. It measures again after the command ends. Descriptors in flight between sockets can
+// hide files, so descriptors that are in flight in three consecutive checks count as exceeding the limit. Used only by
+// the thread that runs the command.
 #pragma once
 
 #include <chrono>
@@ -27,7 +27,7 @@ class DiskWatch {
  public:
   using SteadyClock = std::chrono::steady_clock;
 
-  // Watches everything in `folder` and the unnamed files that processes of `sandbox` hold open.
+  // Watches everything in `folder` and the unnamed files that processes of `sandbox` have open.
   DiskWatch(std::string folder, const DiskLimits& limits, const SandboxOwner& sandbox = {})
       : folder_(std::move(folder)), limits_(limits), sandbox_(sandbox) {}
 

@@ -2,7 +2,7 @@
 // and sums their memory twice a second, or less often if that is slow. The limit counts as exceeded if two checks 20 ms
 // apart both exceed it, counting only processes that both checks saw. A command may exceed the limit between checks.
 // Shared memory counts once. Pages of mapped files do not count because the kernel can reclaim them. If this process
-// may not read another process's details, pages of a fork count for both parent and child, and shared memory counts
+// may not read another process's details, pages shared after a fork count for both processes, and shared memory counts
 // once, at the size mapped by the process that maps the most. Used only by the thread that runs the command.
 #pragma once
 

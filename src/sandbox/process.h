@@ -46,7 +46,7 @@ struct Limits {
 
 // kMemoryFull: the sandbox's processes together used more memory than allowed. Either the kernel has killed the command
 // (control groups) or the sandbox was ended. kDiskFull: the sandbox used more disk space than allowed. kNoSpace: the
-// machine's disk was full, no matter what filled it.
+// machine's disk was full, regardless of the cause.
 enum class Ending { kExited, kSignalled, kTimedOut, kOutputOverflow, kMemoryFull, kDiskFull, kNoSpace, kCancelled };
 
 struct Outcome {

@@ -22,7 +22,7 @@ namespace ingot::sandbox {
 
 struct Variables {
   std::map<std::string, std::string> text;  // ${name}
-  // ${name} is the whole value, and ${name.field} is part of it; the JSON text is not owned
+  // ${name} is the entire value, and ${name.field} is part of it; the JSON text is not owned
   std::map<std::string, base::JsonText> json;
 };
 

@@ -16,9 +16,9 @@ namespace ingot::scheduler {
 
 // Specifies how the tasks of new groups are chosen (scheduler/task_sampler.h). `scheduler.sampling` in the YAML.
 struct SamplingOptions {
-  // uniform shuffled passes over the list curriculum starts with the easiest tasks and adds
-  // harder ones, by `difficulty_field` or `pass_rate_field` prioritized weighted by 1 - success
-  // rate
+  // uniform      shuffled passes over the list
+  // curriculum   starts with the easiest tasks and adds harder ones, by `difficulty_field` or `pass_rate_field`
+  // prioritized  weighted by 1 - success rate
   std::string order = "uniform";
   std::map<std::string, double> domains = {};
   bool once = false;
@@ -54,8 +54,8 @@ struct SchedulerOptions {
   WindowOrder order = WindowOrder::kWindowed;
   int64_t total_steps = 100;  // 0 = evaluations only
 
-  // ---- Failures Measured from a group's first ticket until its last episode ends (train_groups.h). Also limits each
-  // evaluation attempt.
+  // ---- Failures
+  // Measured from a group's first ticket until its last episode ends (train_groups.h). Also limits evaluation attempts.
   double group_deadline_seconds = 1800;
   int32_t max_attempts = 3;  // attempts lost to a restart do not count
   int32_t max_infrastructure_failures = 10;

@@ -17,12 +17,12 @@
 //
 // Six transitions change the state, one for each kind of event in a run:
 //
-//   event transition journaled precondition journal begun BeginAt
-//   yes no earlier transition group admitted AdmitGroup yes its id
-//   is next_group() group rewarded FinishGroup yes it is open
-//   group closed CloseGroup yes it is open batch taken TakeBatch
-//   yes its step is next_step(); its groups ascend, each finished
-//   or taken,
+//   event            transition        journaled    precondition
+//   journal begun    BeginAt           yes          no earlier transition
+//   group admitted   AdmitGroup        yes          its id is next_group()
+//   group rewarded   FinishGroup       yes          it is open
+//   group closed     CloseGroup        yes          it is open
+//   batch taken      TakeBatch         yes          its step is next_step(); its groups ascend, each finished or taken,
 //                                                   none in a batch
 //   version live     SetLiveVersion    yes          0 <= version <= next_step()
 //

@@ -2,11 +2,11 @@
 //
 //             handed out             FINISHED
 //   kWaiting ----------> kRunning ----------> kDone
-//      ^ ^ |----------------> kForked a trunk (train_groups.h) | kBlocked |
-//      +--------------------+ FAILED: attempt + 1, or kGivenUp once max_attempts have
-//      failed +--------------------+ INFRASTRUCTURE_FAILED: the same, with its own
-//      limit +--------------------' lost, or fenced because the run went back: attempt
-//      + 1
+//      ^  ^                 |----------------> kForked    a trunk (train_groups.h)
+//      |  kBlocked          |
+//      +--------------------+ FAILED: attempt + 1, or kGivenUp once max_attempts have failed
+//      +--------------------+ INFRASTRUCTURE_FAILED: the same, with its own limit
+//      +--------------------' lost, or fenced because the run went back: attempt + 1
 //
 // A leaf is kBlocked until its trunk ends. A trunk that finishes without a fork replaces one leaf (kStoodFor).
 //

@@ -66,8 +66,8 @@ class Scheduler final : public Client {
   // has at least one task, unless total_steps is 0. `pool`, `clock`, and `metrics` (null = no metrics) must outlive the
   // scheduler.
   //
-  // `resume` is the checkpoint from which the whole run resumes; step 0 = a new run. In both cases, no version is live,
-  // and nothing is admitted before the first MarkVersionLive. If the pool is empty, the journal begins at the
+  // `resume` is the checkpoint from which the entire run resumes; step 0 = a new run. In both cases, no version is
+  // live, and nothing is admitted before the first MarkVersionLive. If the pool is empty, the journal begins at the
   // checkpoint. nullopt = only the scheduler restarted, and the journal's last live version is live.
   //
   // `fencing_token` is sent with every append (datapool::LeadJournal). 0 = the caller ensures a single writer.

@@ -1,10 +1,10 @@
 // Simulates the scheduler's window (policy.h) with agents that take the given durations, a trainer, and a delay before
 // weights are live. Shows how the group order affects cost and batches before you pay for a run.
 //
-//   worker takes the next sample of the oldest admitted group, or else a new group if a slot is free group finishes
-//   with its last sample; a share of the groups is then dropped (rewards all equal) trainer takes a batch as soon as
-//   one is ready; after step_seconds, its version exists version is live publish_seconds later, which releases its
-//   groups' slots
+//   worker      takes the next sample of the oldest admitted group, or else a new group if a slot is free
+//   group       finishes with its last sample; a share of the groups is then dropped (rewards all equal)
+//   trainer     takes a batch as soon as one is ready; after step_seconds, its version exists
+//   version     is live publish_seconds later, which releases its groups' slots
 //
 // Pure and deterministic, except that different C libraries may round logarithms differently.
 #pragma once

@@ -12,10 +12,10 @@
 // backward in reverse: a part's gradient is complete once every part that saw its exports has added its contribution.
 //
 // Where to cut. A part that later parts see stays in memory with its prefix until they are done. So a part may end only
-// where (1) no later part sees any of its rows, or (2) its whole prefix stays visible and at least half of its rows are
-// exports. The cut uses the last such position within the budget. So no part stays in memory because of a part that is
-// no longer on the path. A part is kept in full: if its path returned to an earlier fork, it keeps more rows than later
-// parts see.
+// where (1) no later part sees any of its rows, or (2) its entire prefix stays visible and at least half of its rows
+// are exports. The cut uses the last such position within the budget. So no part stays in memory because of a part that
+// is no longer on the path. A part is kept in full: if its path returned to an earlier fork, it keeps more rows than
+// later parts see.
 //
 // The only assumption about the forest is that the ranges [j, visible_end[j]) nest. Pure functions.
 #pragma once

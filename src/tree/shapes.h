@@ -1,11 +1,11 @@
 // Generates named workloads for benchmarks and tests: calls shaped like agent episodes, with synthetic tokens.
 //
-//   dialogue-N N turns after a 4K prompt; each turn is 1K, half of it sampled, and continues the previous
-//   turn thinking-N like dialogue-N, but later turns do not see a turn's reasoning (half of its sampled
-//   tokens) summary-N like dialogue-N, but after every 10 turns a 512-token summary replaces the history
-//   window-N like dialogue-N, but a call's context is the prompt and the last 10 turns system-G one 8K system
-//   prompt for G groups of 4 samples; task and answer are 512 each group-G-Pk G samples of 1K each for one
-//   prompt of P K
+//   dialogue-N    N turns after a 4K prompt; each turn is 1K, half of it sampled, and continues the previous turn
+//   thinking-N    like dialogue-N, but later turns do not see a turn's reasoning (half of its sampled tokens)
+//   summary-N     like dialogue-N, but after every 10 turns a 512-token summary replaces the history
+//   window-N      like dialogue-N, but a call's context is the prompt and the last 10 turns
+//   system-G      one 8K system prompt for G groups of 4 samples; task and answer are 512 each
+//   group-G-Pk    G samples of 1K each for one prompt of P K
 //
 // `scale` multiplies every length, with a minimum of one token. Deterministic.
 #pragma once

@@ -45,7 +45,7 @@ class TokenPath {
   // Returns the smallest and the largest id. REQUIRES: not empty.
   std::pair<int32_t, int32_t> extremes() const { return {last_->least, last_->greatest}; }
 
-  // Returns the runs in order. No run is empty. Valid while this path or one that continues it exists.
+  // Returns the runs in order. No run is empty. Valid while this path, or a path that continues it, exists.
   std::vector<TokenRun> Runs() const;
   // Returns a copy of all ids.
   std::vector<int32_t> Tokens() const;

@@ -1,8 +1,8 @@
 // The store's records in PostgreSQL: one table `record(family, key, value)` in its own schema, with keys in the same
 // order as in RocksDB. The commit queue, the checks, and the record layout are the same as in a RocksDB pool.
 //
-//   commit queue ──one transaction for all that wait──▶ record advisory lock: one writer of a shard at a time readers
-//   ──repeatable read, read only─────────▶ record
+//   commit queue ──one transaction for all that wait──▶ record      advisory lock: one writer of a shard at a time
+//   readers      ──repeatable read, read only─────────▶ record
 //
 // Several processes may have the same shard open. Each commit rereads the counters. The transaction's lock serializes
 // their commits. A process that is paused inside a commit loses its session, its transaction, and the lock after 10 s.

@@ -102,7 +102,7 @@ class PostgresTimelines {
 // Returns the index of the leading server: the writable server on its cluster's highest timeline, according to
 // `answers` and `timelines`. `last` is the previous leader; null = none. Error messages name the hosts:
 //
-//   UNAVAILABLE no server is writable; the writable server is on a lower timeline; or two are writable on the
+//   UNAVAILABLE          no server is writable; the writable server is on a lower timeline; or two are writable on the
 //                        highest timeline, and neither is `last`
 //   FAILED_PRECONDITION  servers of two clusters are writable
 absl::StatusOr<size_t> ChooseLeader(const std::vector<PostgresAnswer>& answers, const PostgresTimelines& timelines,

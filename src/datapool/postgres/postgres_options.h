@@ -16,7 +16,7 @@ namespace ingot::datapool {
 class PostgresServers;
 
 struct PostgresOptions {
-  std::string url;  // all its hosts are queried at once
+  std::string url;  // all its hosts are queried in parallel
   std::string name;
   std::string run_id;    // the run that owns the pool
   bool replace = false;  // deletes another run's pool of the same name

@@ -1,10 +1,10 @@
 // Manages the servers in a connection string, one of which leads. A pool's shards share one object.
 //
-//   ConnectLeader ──survey of all──▶ ChooseLeader ──▶ PostgresLead ◀── connections hold it, and fail once it ends watch
-//   ──survey of all──▶ a higher timeline ends the lead
+//   ConnectLeader ──survey of all──▶ ChooseLeader ──▶ PostgresLead ◀── connections hold it, and fail once it ends
+//   watch         ──survey of all──▶ a higher timeline ends the lead
 //                 ──survey of hung servers──▶ surveys wait again for a server that answers
-//   Acknowledge ──▶ ConnectLeader checks the server for the acknowledged commits of all shards Reject ──▶ a server that
-//   lacks one stops leading all shards, and does not lead again
+//   Acknowledge   ──▶ ConnectLeader checks the server for the acknowledged commits of all shards
+//   Reject        ──▶ a server that lacks one stops leading all shards, and does not lead again
 //
 // The watch polls once per second while a statement is pending. With several servers (hosts, or addresses for one
 // name), it also polls every few seconds. A server that did not answer counts as hung for a while: if another server is
@@ -87,7 +87,7 @@ class PostgresServers {
   std::vector<PostgresFound> Survey(const std::vector<PostgresHost>& hosts, Await await = Await::kWriter);
   // Records the answers, and ends the lead if an answer reports a higher timeline.
   void Learn(const std::vector<PostgresFound>& found, Await await);
-  // Returns the lead with this identity, or UNAVAILABLE if a higher timeline was seen in the meantime.
+  // Returns the lead with this identity, or UNAVAILABLE if a higher timeline has been seen since.
   absl::StatusOr<std::shared_ptr<PostgresLead>> Lead(const PostgresAnswer& answer, const PostgresHost& host);
   // Returns UNAVAILABLE if the server lacks a commit that was acknowledged to a shard. In that case, the server no
   // longer leads.

@@ -1,5 +1,5 @@
 // Asks all servers in a connection string to identify themselves, in parallel. They share one deadline, so several hung
-// servers cause no more delay than one.
+// servers cause no more delay than a single one.
 //
 //   url ──▶ hosts ──▶ addresses ──▶ connect, ask ──▶ answer and connection, or an error
 //                         └────────── all at the same time ──────────┘

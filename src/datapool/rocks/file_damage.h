@@ -21,7 +21,7 @@ inline constexpr unsigned kTableChecksum = 4;  // rocksdb::kXXH3
 // - If a record has the type that only reused logs have, RocksDB assumes that it is left over from an earlier use.
 //   The pool does not reuse logs.
 //
-// With `checksums`, also reports records with a wrong checksum. RocksDB detects those but does not name the log.
+// With `checksums`, also reports records with a wrong checksum. RocksDB detects those but does not report which log.
 std::string DamagedLog(const std::string& path, bool checksums);
 
 // Returns true if the file ends like a complete table. Otherwise, it is damaged or RocksDB was still writing it.

@@ -1,4 +1,4 @@
-// Makes the RocksDB options for one shard's files.
+// Creates the RocksDB options for one shard's files.
 #pragma once
 
 #include <rocksdb/env.h>

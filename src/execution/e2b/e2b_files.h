@@ -1,7 +1,7 @@
 // Serves E2B's file API: the filesystem.Filesystem methods over the Connect protocol, and entire files over HTTP.
 //
 //   GET  /files?path=PATH    returns the bytes
-//   POST /files?path=PATH    writes the body: octets, or multipart/form-data, which may name the paths
+//   POST /files?path=PATH    writes the body: octets, or multipart/form-data, which may include the paths
 //   GET  /health             returns 204 while the sandbox is open
 //
 // A sandbox has only one user, so the user that a client specifies is ignored. Watches, file metadata, and compressed

@@ -117,8 +117,7 @@ absl::StatusOr<object> StreamInput(Session& session, const std::string& body) {
     if (const value* const start = base::Find(message, "start")) {
       INGOT_ASSIGN_OR_RETURN(process, ProcessOf(session, *start));
     } else if (const value* const data = base::Find(message, "data")) {
-      if (process == nullptr)
-        return absl::InvalidArgumentError("data arrived before a message that identifies the process");
+      if (process == nullptr) return absl::InvalidArgumentError("data arrived before the message with the process");
       INGOT_RETURN_IF_ERROR(SendInput(session, *process, *data));
     }
   }

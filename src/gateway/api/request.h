@@ -136,7 +136,7 @@ struct GatewayRequest {
   bool token_events = false;      // RawRequest::token_events
   bool logprobs = false;
   int32_t top_logprobs = 0;
-  bool raw_output = false;       // completions: the sampled text is delivered as is, without parsing calls or reasoning
+  bool raw_output = false;       // completions: delivers the sampled text as is, without parsing calls or reasoning
   bool echo_prompt = false;      // completions: the answer starts with the prompt
   bool count_only = false;       // count_tokens: counts the prompt tokens without sampling
   bool seals_reasoning = false;  // Responses API: reasoning items include encrypted_content

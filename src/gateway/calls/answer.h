@@ -89,7 +89,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
   absl::Status MakeCalls(const std::shared_ptr<Episode>& episode);
   absl::StatusOr<std::vector<std::shared_ptr<const PromptPlan>>> PlanPrompts(Episode& episode,
                                                                              const GatewayRequest& request);
-  // Plans the prompt for the conversation, or for one of the raw prompts. Errors are the client's fault. Text that is
+  // Plans the prompt for the conversation or for one of the raw prompts. Errors are the client's fault. Text that is
   // certain to exceed `context` is not encoded. If `episode` is null, the prompt does not continue a call.
   absl::StatusOr<PromptPlan> PlanPrompt(Episode* episode, const GatewayRequest& request, int raw_prompt,
                                         const absl::StatusOr<int64_t>& context) const;

@@ -30,8 +30,8 @@ v1::SamplingParams PlanSampling(const Core& core, const v1::Episode& episode, co
 // Fails with 400 if a stop id is not in the vocabulary.
 absl::Status CheckStopIds(const text::Tokenizer& tokenizer, const GatewayRequest& request);
 
-// Fails with 400 tool_choice_unsupported if a call is required but the output format has no calls or sampling cannot be
-// constrained to them.
+// Fails with 400 tool_choice_unsupported if a call is required, but the output format has no calls or sampling cannot
+// be constrained to them.
 absl::Status CheckToolChoice(const text::ChatFormat& format, const GatewayRequest& request);
 
 // Returns the grammar for tool_choice and response_format, or nullopt if there is no constraint or if sampling cannot

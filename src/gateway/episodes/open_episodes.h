@@ -51,7 +51,7 @@ class OpenEpisodes {
   // ---- Lookups. "Here" = in this table.
 
   struct Known {
-    std::shared_ptr<Episode> open;  // null = no open episode is here; another gateway may have taken it over since
+    std::shared_ptr<Episode> open;  // null = not open here; another gateway may have taken it over since
     std::string ended;              // the id of the ended episode; empty = none is remembered
     std::string visible_detail;     // EndedEpisode::visible_detail of the ended episode
     std::string key_hash;           // the open or ended episode's key hash
@@ -77,7 +77,7 @@ class OpenEpisodes {
   // unknown episode from one that was lost between placing and use.
   int64_t losses() const;
   size_t size() const;                                     // open episodes
-  std::vector<std::shared_ptr<Episode>> Sessions() const;  // the open ones
+  std::vector<std::shared_ptr<Episode>> Sessions() const;  // the open sessions
   // An open episode for which Episode::uncalled_since returns a time, with that time. Lists are sorted, oldest first.
   struct Uncalled {
     std::shared_ptr<Episode> episode;
@@ -99,8 +99,8 @@ class OpenEpisodes {
   // dropped.
   absl::Status TakePlaceOf(const std::string& session_id, const absl::Status& ended);
   void ReleasePlace();
-  // Uses the reserved place for this episode. Returns the episode that is actually served, because a repeated opening
-  // may have found the record in the pool and taken it under a later token.
+  // Uses the reserved place for this episode. Returns the episode that is actually served, because a repeated request
+  // may have found the record in the pool and taken it over under a later token.
   std::shared_ptr<Episode> Add(std::shared_ptr<Episode> episode);
 
   // ---- Ends.
@@ -119,8 +119,8 @@ class OpenEpisodes {
   };
   // Returns end requests for episodes that at `now` have passed a deadline or have been idle too long, before or after
   // their first call, and earlier requests that failed. Call ReleaseDueEnd for each request after trying it. Returns
-  // none after Close. If conversations have their own sessions, these share max_tokens_per_session; above it, those
-  // that have been idle longest end.
+  // none after Close. If conversations have their own sessions, these share max_tokens_per_session, and when they
+  // exceed it, those that have been idle longest end.
   std::vector<DueEnd> TakeDueEnds(std::chrono::nanoseconds now);
   void ReleaseDueEnd(const std::string& episode_id);
   // Forgets an episode that another gateway took over. Returns true if this gateway has already taken it back.

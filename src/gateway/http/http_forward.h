@@ -42,7 +42,7 @@ class ForwardedRequest {
                    std::function<void()> wake);
   ~ForwardedRequest();
 
-  // Returns the output since the last call. If there is none, the part has no status and no bytes, and is not the last.
+  // Returns the output since the last call. If there is none, the part has no status or bytes and is not the last.
   v1::ForwardResponse TakePart();
   // Called when the client disconnected.
   void Abort();

@@ -11,7 +11,7 @@
 // name does (ConversationKeys::thread). Otherwise, the newest call is continued.
 //
 // The keys exclude reasoning because most clients drop it. Reasoning that a client sends back must equal the delivered
-// reasoning, both in the continued message and in all earlier ones. It also decides between messages with equal text.
+// reasoning, in the continued message and in all earlier ones. It also decides between messages with equal text.
 //
 // A client may keep only a prefix of a streamed answer if the call was aborted or the client disconnected early. Such a
 // message is continued from the ids from which its text was decoded (FindKeptPrefix). No recorded segment ends with
@@ -22,8 +22,8 @@
 //
 // A client may send the parts of a turn as separate messages, in any order. JoinTurns joins them first.
 //
-// A client may begin an answer itself or request more of an earlier one (text::Conversation::ends_begun). The call that
-// continues it has the preceding messages as its prompt and delivers the complete message.
+// A client may begin an answer itself or request more of an earlier answer (text::Conversation::ends_begun). The call
+// that continues it has the preceding messages as its prompt and delivers the complete message.
 //
 // Plain value. Not thread safe. Segments are shared, so a chain of n calls stores its tokens only once.
 #pragma once
@@ -59,7 +59,7 @@ struct SegmentRef {
 struct ConversationKeys {
   std::vector<base::Key128> after;           // size: messages + 1
   std::vector<base::Key128> after_no_tools;  // same as `after`, but without tools
-  std::vector<base::Key128> message;         // key for each message alone
+  std::vector<base::Key128> message;         // key for each message by itself
   size_t first_reasoned = 0;  // index of the first message with reasoning; the number of messages if there is none
   std::string thread = {};    // the client's name for the conversation, not part of any key; empty = none
 
@@ -315,7 +315,7 @@ class History {
   Keys asked_;              // keys for the conversations in prompts
   Keys asked_by_;           // the same keys, combined with the thread's name
   Keys prefixes_no_tools_;  // the keys of by_prefix_, without tools
-  Calls by_message_;        // by the key for the delivered message alone
+  Calls by_message_;        // by the key for the delivered message by itself
   std::unordered_map<std::string, std::string> written_ids_;  // ids that the model wrote, by delivered id
   bool any_reasoning_ = false;
   size_t adopted_ = 0;  // number of calls created by AdoptClientTurn

@@ -1,5 +1,5 @@
-// Verifies answers to multiple-choice questions. An answer is correct if it names only the expected choice. An answer
-// that names several choices is wrong and sets the signal `several_choices`, so guessing all of them does not pay.
+// Verifies answers to multiple-choice questions. An answer is correct if it gives only the expected choice. An answer
+// that gives several choices is wrong and sets the signal `several_choices`, so guessing all of them does not pay.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace ingot::reward {
 
-// Returns the choices that `text` names. A capital letter in `choices` counts if it is not next to a letter, digit, or
+// Returns the choices that `text` gives. A capital letter in `choices` counts if it is not next to a letter, digit, or
 // apostrophe. An "A" before a lowercase word is an article and does not count. If the text is a single letter, it may
 // be lowercase. Only the last \boxed{..} counts. Without a box, only the text after the last "answer is" or "answer:"
 // counts.

@@ -1,9 +1,9 @@
 // Parses and matches the list of hosts that an image build may reach (agents.image_build_hosts). Each entry is a host
 // and a port:
 //
-//   pypi.org:443 exactly this name *.pythonhosted.org:443 all
-//   subdomains, but not the name itself 10.0.0.7:5000, [fd00::7]:5000 an
-//   address
+//   pypi.org:443         exactly this name
+//   *.pythonhosted.org:443   all subdomains, but not the name itself
+//   10.0.0.7:5000, [fd00::7]:5000   an address
 //
 // The list applies to the requested name. The address that the name resolves to is also checked (MayReach), so that an
 // untrusted name cannot lead to this machine or its network.

@@ -48,7 +48,7 @@ class Freezer {
   // Blocks until all processes are frozen. If that takes longer than `timeout`, all processes resume and UNAVAILABLE is
   // returned.
   absl::StatusOr<ScopedFreeze> Freeze(std::chrono::milliseconds timeout = std::chrono::seconds(30)) const;
-  // Returns false if the processes have been thawed in the meantime, for example to end them.
+  // Returns false if the processes have since been thawed, for example to end them.
   bool IsFrozen() const;
 
   int version() const { return version_; }

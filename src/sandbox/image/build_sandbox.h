@@ -2,11 +2,11 @@
 // is as strong as at level `full`, but the program is root in a user namespace, because it needs mounts and many
 // uids:
 //
-//   uids 65,536 private uids above 2^31, so files and processes belong to no user on the machine namespaces user,
-//   PID, mount, network, IPC, host name, control groups (launcher/build.h) files the system's programs
-//   (read-only) and a scratch folder, but no other files of the machine network a loopback interface, with an
-//   EgressProxy as the only way out kernel a system call filter, and control groups that limit total memory and
-//   processes
+//   uids        65,536 private uids above 2^31, so files and processes belong to no user on the machine
+//   namespaces  user, PID, mount, network, IPC, host name, control groups (launcher/build.h)
+//   files       the system's programs (read-only) and a scratch folder, but no other files of the machine
+//   network     a loopback interface, with an EgressProxy as the only way out
+//   kernel      a system call filter, and control groups that limit total memory and processes
 //
 // Use from one thread.
 #pragma once

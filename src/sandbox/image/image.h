@@ -2,11 +2,11 @@
 // the folder as their root (SandboxOptions::image). It runs skopeo and umoci for archives, and buildah for folders with
 // a Dockerfile. None of these tools require a daemon.
 //
-//   ROOT/sha256-<hex>/rootfs/ the files, all owned by one user ROOT/sha256-<hex>/image.json environment and
-//   working directory for its commands ROOT/sources/<hex> a source that was unpacked: the image's digest,
-//   its name, the registry's digest ROOT/users locked while images are in use
-//   (sandbox/image/image_inventory.h) ROOT/unpack-<random>/ a scratch folder (sandbox/image/image_tools.h).
-//   When a store object unpacks its
+//   ROOT/sha256-<hex>/rootfs/       the files, all owned by one user
+//   ROOT/sha256-<hex>/image.json    environment and working directory for its commands
+//   ROOT/sources/<hex>              a source that was unpacked: the image's digest, its name, the registry's digest
+//   ROOT/users                      locked while images are in use (sandbox/image/image_inventory.h)
+//   ROOT/unpack-<random>/           a scratch folder (sandbox/image/image_tools.h). When a store object unpacks its
 //                                   first image, it removes the scratch folders of dead processes
 //
 // A registry's digest for a name is the digest of its manifest, or of its manifest list for several platforms. An

@@ -1,9 +1,9 @@
 // Defines disk limits for unpacking and building images. Images are untrusted: a layer of a few KiB may unpack to
 // terabytes. Three limits apply and are checked while the tools run:
 //
-//   disk size of the scratch folder during an unpack or build ratio unpacked size relative to the archive; sizes up to
-//   `free_bytes` are always allowed reserve space that must stay free on the store's file system, no matter what uses
-//   it
+//   disk      size of the scratch folder during an unpack or build
+//   ratio     unpacked size relative to the archive; sizes up to `free_bytes` are always allowed
+//   reserve   space that must stay free on the store's file system, regardless of what uses it
 #pragma once
 
 #include <cstdint>

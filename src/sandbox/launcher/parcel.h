@@ -7,7 +7,7 @@ namespace ingot::sandbox::launcher {
 
 class Parcel {
  public:
-  // Maps the file that `fd` refers to. It stays mapped until the process exits.
+  // Maps the file at `fd`, which stays mapped until the process exits.
   explicit Parcel(int fd);
   // Returns null if the file is shorter than its header.
   template <typename Header>

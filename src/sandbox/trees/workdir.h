@@ -43,7 +43,7 @@ class WorkDir {
   absl::StatusOr<Fd> Open() const;
 
   // Writes work/`relative`. Creates parent folders and replaces any file, link, or pipe with that name. If the content
-  // begins with "#!", the file is executable. Returns INVALID_ARGUMENT if the path leads outside of work/.
+  // begins with "#!", the file is executable. Returns INVALID_ARGUMENT if the path leads outside work/.
   absl::Status WriteFile(const std::string& relative, std::string_view content) const;
 
   // Reads work/`relative`. Returns NOT_FOUND if it does not exist, OUT_OF_RANGE if it is larger than `limit_bytes`, and

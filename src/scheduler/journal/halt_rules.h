@@ -1,12 +1,12 @@
 // The rules that end a run before its last step because of its groups, episodes, or terms. They count events that
 // indicate that further episodes would be wasted. The trainer has its own rule for steps: trainer/step/skipped_steps.h.
 //
-//   rule ends the run after checked by failed more than B groups failed and none finished for
-//   give_up_seconds CheckGroups equal give_up_equal groups in a row were dropped for equal rewards
-//   CheckGroups used up every task was used once, and the groups that remain are too few for a batch
-//   CheckGroups unstarted give_up_unstarted episodes in a row failed during setup; if one has
-//   CheckUnstarted,
-//                 finished before, only after give_up_seconds of these failures                CheckGroups
+//   rule          ends the run after                                                          checked by
+//   failed        more than B groups failed and none finished for give_up_seconds             CheckGroups
+//   equal         give_up_equal groups in a row were dropped for equal rewards                CheckGroups
+//   used up       every task was used once, and too few groups remain for a batch             CheckGroups
+//   unstarted     give_up_unstarted episodes in a row failed during setup; if one has         CheckUnstarted,
+//                 finished before, only after give_up_seconds of them                         CheckGroups
 //   failed term   give_up_groups groups in a row failed because of one reward term            CheckTerms
 //
 // Group counts are updated from the journal, live and during replay, so they survive a restart. Counts of episodes and

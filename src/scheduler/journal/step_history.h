@@ -23,7 +23,7 @@ class StepHistory {
 
   // Makes the journal begin at this step. REQUIRES: nothing has been counted.
   void BeginAt(int64_t step) { steps_.resize(static_cast<size_t>(step) + 1); }
-  // `returns` are those of the group's samples.
+  // `returns` are the returns of the group's samples.
   void AddDropped(std::span<const double> returns) {
     Step& step = steps_.back();
     step.rewards.sum += std::accumulate(returns.begin(), returns.end(), 0.0);
@@ -44,7 +44,7 @@ class StepHistory {
     steps_.emplace_back();
   }
 
-  // The step that has no batch yet.
+  // Returns the step that has no batch yet.
   const Step& current() const { return steps_.back(); }
   // The last step with a batch, or the current step if there is none.
   const Step& last_made() const { return steps_.size() > 1 ? steps_[steps_.size() - 2] : steps_.back(); }

@@ -65,14 +65,14 @@ struct RenderedTurn {
   Concessions concessions = {};
   // Number of leading ids that this turn shares with the previous one, counted over context and sampled ids.
   size_t shared = 0;
-  std::vector<int32_t> context;  // ids before the message, excluding the shared ones
+  std::vector<int32_t> context;  // ids before the message, excluding the shared ids
   std::vector<int32_t> sampled;  // the ids in RenderedPrompt::sampled_ranges
 };
 
 // What RenderTail requires of earlier turns.
 enum class EarlierTurns {
   kAsTemplate,  // the template must still render them as they were sampled
-  kAsSampled,   // they are kept as sampled, no matter how the template renders them now
+  kAsSampled,   // they are kept as sampled, regardless of how the template now renders them
 };
 
 struct TailOptions {
@@ -121,7 +121,7 @@ class ChatFormat {
   // must match byte for byte, or match what the template rendered when it was the last message, with reasoning exactly
   // where the model sampled reasoning. Otherwise:
   //   FAILED_PRECONDITION: the template drops reasoning, or empty reasoning marks, from this or an earlier turn
-  //   ABORTED: the template renders different text now, or `sampled_from` does not match
+  //   ABORTED:             the template renders different text now, or `sampled_from` does not match
   // With kAsSampled, only the boundary between the turn and its tail must be found. Returns TooManyIds under the same
   // conditions as Render.
   //
@@ -165,8 +165,8 @@ absl::StatusOr<std::shared_ptr<const ChatFormat>> MakeChatFormat(const std::stri
 // The text is identical to the output of Hugging Face's apply_chat_template (text/jinja/template.h). The ids are
 // Hugging Face's ids for that text, with two differences:
 //   1. Conversation text never becomes a token that the template writes (a special token, or an added token in the
-//      template's source). The engine marks every untrusted byte, so this holds no matter how the template slices or
-//      prints the text. Only text that spells such a token is encoded differently.
+//      template's source). The engine marks every untrusted byte, so this holds however the template slices or prints
+//      the text. Only text that spells such a token is encoded differently.
 //   2. Render splits ids at the boundaries described in RenderedPrompt.
 //
 // If apply_chat_template would fail for a conversation, it is rendered with concessions (fitted_conversation.h). The
@@ -176,7 +176,7 @@ absl::StatusOr<std::shared_ptr<const ChatFormat>> LoadChatFormat(const std::stri
                                                                  const std::string& output_format,
                                                                  const std::string& template_file = "");
 
-// Convert messages and conversations from and to OpenAI's JSON format. The role `developer` is read as system. Content
+// Convert messages and conversations to and from OpenAI's JSON format. The role `developer` is read as system. Content
 // may be null, a string, or text parts. Arguments may be a string or an object. Unknown fields are kept. Return
 // INVALID_ARGUMENT, with the message's index and the problem, if the JSON is invalid.
 absl::StatusOr<Message> MessageFromJson(const base::json::value& json);

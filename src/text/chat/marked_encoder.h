@@ -30,7 +30,7 @@ class MarkedEncoder {
     size_t end;
     int32_t id;
   };
-  // Returns the template's tokens in order. REQUIRES: `text` is valid UTF-8, and `marks` are ascending and within it.
+  // Returns the template's tokens in order. REQUIRES: `text` is valid UTF-8, and `marks` are ascending and in `text`.
   std::vector<TemplateToken> Tokens(std::string_view text, std::span<const jinja::Mark> marks) const;
 
   struct Encoding {
@@ -60,7 +60,7 @@ class MarkedEncoder {
   std::unique_ptr<const AddedTokenMatcher> all_;
   std::unique_ptr<const AddedTokenMatcher> harmless_;  // added tokens that are not control tokens
   std::vector<int32_t> newline_;                       // ids of "\n"
-  // the tokenizer encodes text differently at the start of its input (like Llama 2's, which adds a space)
+  // true = the tokenizer encodes text differently at the start of its input (Llama 2's adds a space)
   bool start_matters_ = false;
 };
 

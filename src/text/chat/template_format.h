@@ -2,8 +2,8 @@
 //
 // RenderTail works as follows.
 //
-//   W the template's text for the entire conversation P the prompt from which the turn was sampled: the prefix of W
-//   that TailOptions::sampled_from identifies, or else
+//   W   the template's text for the entire conversation
+//   P   the prompt from which the turn was sampled: the prefix of W that TailOptions::sampled_from identifies, or else
 //       the text that the template renders for it now
 //   A   the template's text for the conversation up to and including the turn, rendered as the last message
 //

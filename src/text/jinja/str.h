@@ -5,7 +5,7 @@
 //
 // Text written in the template has no mark. Text from a conversation is marked with a number that the caller chooses,
 // such as the message index. Operations that copy bytes also copy their marks: concatenation, slices, strip, split,
-// join, replace, printing, and JSON. Operations that compute new bytes (case, escapes) mark the whole result if any
+// join, replace, printing, and JSON. Operations that compute new bytes (case, escapes) mark the entire result if any
 // input byte was marked. So every rendered byte is either template text or untrusted text, and untrusted text can never
 // be mistaken for template text.
 #pragma once
@@ -64,7 +64,7 @@ class StrBuilder {
   void AppendDerived(std::string_view text, const Str& origin);
   size_t size() const { return bytes_.size(); }
 
-  // A position to truncate the string to.
+  // A position at which to truncate the string.
   struct Place {
     size_t bytes, marks, chars;
     size_t last_mark_end;  // saved because later appends may extend the last mark

@@ -1,11 +1,11 @@
 // Parses and renders chat templates: Jinja as compiled by Hugging Face's apply_chat_template.
 //
-// The language is jinja2 3.1's, in an ImmutableSandboxedEnvironment with trim_blocks, lstrip_blocks, and loop controls,
+// The language is jinja2 3.1 in an ImmutableSandboxedEnvironment with trim_blocks, lstrip_blocks, and loop controls,
 // plus raise_exception, strftime_now, {% generation %}, and Hugging Face's own tojson (no HTML escapes, non-ASCII
 // characters kept). A template produces the same text as in Python and fails where it would fail in Python, but with
-// different error messages. Integers have 64 bits. Unsupported features cause a parse error that names the feature:
-// template inheritance, includes, and imports (which have no loader in Python either), autoescape, and the filters
-// filesizeformat, pprint, random, striptags, urlize, wordwrap, and xmlattr.
+// different error messages. Integers are limited to 64 bits. Unsupported features cause a parse error that names the
+// feature: template inheritance, includes, and imports (which have no loader in Python either), autoescape, and the
+// filters filesizeformat, pprint, random, striptags, urlize, wordwrap, and xmlattr.
 //
 // Templates may come from untrusted sources together with a model. Rendering is limited in steps, bytes, and depth
 // (Limits), and can read only its variables and the clock. Text from its variables is marked (Mark).
@@ -44,8 +44,8 @@ struct RenderOptions {
 struct RenderedText {
   std::string text;
   std::vector<Mark> marks;  // the untrusted parts of `text`
-  // A loop iteration over tracked[index], outside of macros and captured blocks, wrote text[begin, end), which is not
-  // empty.
+  // A loop iteration over tracked[index], outside macros and captured blocks, that wrote the nonempty text[begin,
+  // end).
   struct Pass {
     size_t index, begin, end;
   };
@@ -87,7 +87,7 @@ class Template {
  private:
   explicit Template(std::unique_ptr<const Ast> ast);
   const std::unique_ptr<const Ast> ast_;
-  const std::unique_ptr<const FlagSplit> prompt_split_;  // null = render the whole template twice
+  const std::unique_ptr<const FlagSplit> prompt_split_;  // null = render the entire template twice
 };
 
 }  // namespace ingot::text::jinja

@@ -57,7 +57,7 @@ class OutputFormat {
   ParsedOutput Parse(std::string_view output, const ParseOptions& options = {}) const;
 
   // Returns the prefill in a generation prompt, which starts at the first reasoning or channel delimiter. Returns "" if
-  // there is none. The turn's header never contains one.
+  // there is none. The turn's header never contains such a delimiter.
   std::string_view PrefillOf(std::string_view generation_prompt) const;
 
   // Writes content and calls as a turn in this format. Parse returns the same content and equivalent JSON arguments.

@@ -14,18 +14,18 @@
 //   {name}        the tool's name: no whitespace, quotes, brackets, commas, or angle brackets; at most 256 bytes
 //   {id}          the call's id, with the same character rules; without {name}, it also gives the name (id_prefix,
 //                 id_index)
-//   {json} the arguments as one JSON object, kept byte for byte {object} the call as one JSON object. name_keys,
-//   argument_keys, and id_keys name its members, in any order.
+//   {json}        the arguments as one JSON object, kept byte for byte
+//   {object}      the call as one JSON object. name_keys, argument_keys, and id_keys name its members, in any order.
 //                 Other members are ignored
-//   {parameters} any number of `parameter` patterns separated by whitespace; becomes one JSON object {keywords} Python
-//   keyword arguments with literal values: a=1, b=['x']; becomes one JSON object {~TEXT} any whitespace, or none; the
-//   writer writes TEXT {?TEXT...} optional: parsed if TEXT, which extends to the next brace, is present. The writer
-//   omits it.
+//   {parameters}  any number of `parameter` patterns separated by whitespace; becomes one JSON object
+//   {keywords}    Python keyword arguments with literal values: a=1, b=['x']; becomes one JSON object
+//   {~TEXT}       any whitespace, or none; the writer writes TEXT
+//   {?TEXT...}    optional: parsed if TEXT, which extends to the next brace, is present. The writer omits it.
 // The following are allowed only in `parameter`:
-//   {key} a name up to the following text, at most 256 bytes, on one line {value} a value up to the following text, if
-//   another parameter or the end of the
-//                 parameters follows. So a value may contain its own end text. Whitespace next to {value} in the
-//                 pattern is padding: exactly this whitespace is removed if present.
+//   {key}         a name up to the following text, at most 256 bytes, on one line
+//   {value}       a value up to the following text, if that is followed by another parameter or the end of the
+//                 parameters. So a value may contain its own end text. Whitespace next to {value} in the pattern is
+//                 padding: exactly this whitespace is removed if present.
 //   {is_string}   true = the value is a string, false = it is JSON
 #pragma once
 

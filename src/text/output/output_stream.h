@@ -1,7 +1,7 @@
 // Parses an output that arrives in pieces. Returns deltas of reasoning, content, and tool calls with their arguments.
 //
-// After Finish, the deltas add up to the message, which equals what Parse returns for the whole output with the same
-// options, no matter how the stream is split. A stream never retracts text. Not thread safe.
+// After Finish, the deltas add up to the message, which equals what Parse returns for the entire output with the same
+// options, however the stream is split. A stream never retracts text. Not thread safe.
 //
 //   OutputStream stream(format, {.tools = tools, .prefill = prefill, .calls = CallMode::kStreamed});
 //   for each sampled id:  send(stream.Push(text_of_id, id_is_a_written_token));

@@ -1,5 +1,5 @@
 // Finds the end of a value in text that arrives in pieces. Scanners look at each byte once and count only brackets
-// outside of strings. A parser must check whether the value is well formed.
+// outside strings. A parser must check whether the value is well formed.
 #pragma once
 
 #include <cstddef>
@@ -12,15 +12,15 @@ namespace ingot::text {
 
 enum class Scan { kMore, kDone, kFailed };
 
-// Scans one JSON value. Fails on a byte that cannot occur outside of strings in JSON, and on nesting deeper than
+// Scans one JSON value. Fails on a byte that cannot occur outside strings in JSON, and on nesting deeper than
 // base::ParseJson allows.
 class JsonScanner {
  public:
   // Adds to `used` the number of bytes of `text` that belong to the value. Objects, arrays, and strings end with their
   // last byte. Other values end before the byte that follows them.
   Scan Feed(std::string_view text, size_t& used) { return Feed(text, "", true, used); }
-  // Same as above, but also fails at a `stop` outside of strings. `stop` is text that begins like JSON. Unless `final`
-  // is set, a possible beginning of `stop` is left unread and must be passed again with more text.
+  // Same as above, but also fails at a `stop` outside strings. `stop` is text that begins like JSON. Unless `final` is
+  // set, a possible beginning of `stop` is left unread and must be passed again with more text.
   Scan Feed(std::string_view text, std::string_view stop, bool final, size_t& used);
 
   int depth() const { return depth_; }  // open brackets
