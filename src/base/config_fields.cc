@@ -98,8 +98,8 @@ absl::Status ParseMapping(const YAML::Node& node, const std::string& expected,
   for (const auto& item : node) {
     if (!item.first.IsScalar() || !item.second.IsScalar()) return Expected(expected, node);
     if (!values.emplace(item.first.Scalar(), item.second.Scalar()).second) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("'", Shown(item.first.Scalar()), "' is set twice, again on line ", item.first.Mark().line + 1));
+      return absl::InvalidArgumentError(absl::StrCat("'", Shown(item.first.Scalar()),
+                                                     "' is given twice, again on line ", item.first.Mark().line + 1));
     }
   }
   *field = std::move(values);
@@ -316,7 +316,7 @@ void Schema::Field(const std::string& key, json::object* field, const std::strin
       if (!value.ok()) return Annotate(value.status(), Shown(name));
       if (!values.emplace(name, *std::move(value)).second) {
         return absl::InvalidArgumentError(
-            absl::StrCat("'", Shown(name), "' is set twice, again on line ", item.first.Mark().line + 1));
+            absl::StrCat("'", Shown(name), "' is given twice, again on line ", item.first.Mark().line + 1));
       }
     }
     *field = std::move(values);

@@ -37,7 +37,7 @@ class Rule {
                                    const TermParts& parts = {});
 
   // Judges every finished episode of the group. Skips terms whose weight is 0 for this group. If a term cannot judge an
-  // episode, the episode gets no grade. Errors have the term's name as their cause (base/cause.h). Returns
+  // episode, the episode gets no grade. The term's name is the cause of errors (base/cause.h). Returns
   // FAILED_PRECONDITION if a term does not apply to the task. Returns UNAVAILABLE or DEADLINE_EXCEEDED, without grading
   // any episode, if a term's server is down or slow.
   absl::StatusOr<GroupGrades> Apply(const GroupFacts& group) const;

@@ -149,7 +149,7 @@ class LocalSandbox final : public Sandbox {
   base::Mutex mu_;
   bool runs_ ABSL_GUARDED_BY(mu_) = false;
   bool has_companions_ ABSL_GUARDED_BY(mu_) = false;  // they end with the next command
-  OpenedSandbox opened_;                              // mu_ guards its socket; others change only between commands
+  OpenedSandbox opened_;                              // mu_ guards its socket; the rest changes only between commands
 };
 
 }  // namespace ingot::sandbox

@@ -57,7 +57,7 @@ TEST(AgentOptionsTest, EachMistakeIsNamed) {
       {[](auto& o) { o.recipes[0].domains = {"a", "b", "a"}; }, {"domains", "twice"}},
       {[](auto& o) { o.recipes[0].mcp = {{.name = "a b", .command = {"x"}, .env = {}}}; }, {"mcp 'a b'", "letters"}},
       {[](auto& o) { o.recipes[0].mcp = {{.name = "a", .command = {}, .env = {}}}; },
-       {"mcp 'a'", "name a command, a url, or both"}},
+       {"mcp 'a'", "set a command, a url, or both"}},
       {[](auto& o) {
          o.recipes[0].mcp = {{.name = "a", .command = {"x"}, .env = {}}, {.name = "a", .command = {"x"}, .env = {}}};
        },

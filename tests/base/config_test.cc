@@ -276,7 +276,7 @@ TEST(ConfigTest, MalformedYamlAndDuplicateKeysNameTheLine) {
   EXPECT_THAT(ErrorOf("run:\n  name: [a\n"), HasSubstr("malformed YAML"));
   EXPECT_THAT(ErrorOf("run:\n  name: a\n  name: b\n"), HasSubstr("run.yaml:3: run.name: given twice"));
   EXPECT_THAT(ErrorOf("run:\n  env:\n    A: x\n    B: y\n    A: z\n"),
-              HasSubstr("run.yaml:2: run.env: 'A' is set twice, again on line 5"));
+              HasSubstr("run.yaml:2: run.env: 'A' is given twice, again on line 5"));
   EXPECT_THAT(ErrorOf("run: {name: a}\n---\nrun: {name: b}\n"), HasSubstr("run.yaml:3: a second YAML document begins"));
 }
 

@@ -1,4 +1,4 @@
-// Holds the rewards, signals, and facts that the pool has stored for an episode, and the number of the last reward. Not
+// Stores the rewards, signals, and facts that the pool has for an episode, and the number of the last reward. Not
 // thread safe: Episode holds its lock while calling it.
 #pragma once
 

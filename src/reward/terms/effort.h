@@ -7,7 +7,7 @@
 //       + call_weight * tool calls + turn_weight * turns
 //
 // The paper does not publish k, q, or the weights. Because an empty answer would be the cheapest, a wrong answer costs
-// as much as the most expensive episode in its group (our addition; `charge_wrong: own` is the published formula).
+// as much as the group's most expensive episode (our addition; `charge_wrong: own` is the published formula).
 //
 // A call's sampled tokens are split into thinking, tool calls, and final text according to where their bytes appear in
 // the delivered message. Tool output is the part of a prompt that was added to the parent call's prompt. A call without

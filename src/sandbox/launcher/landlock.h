@@ -14,7 +14,7 @@ struct LandlockPlan {
   const char* sandbox = nullptr;  // read and write access; "" = none
   char** visible = nullptr;       // read and execute access
   uint32_t visible_count = 0;
-  uint32_t port = 0;  // the only TCP port that may be connected to
+  uint32_t port = 0;  // the only TCP port to which connections are allowed
 };
 
 // Restricts this process according to the plan. Returns 0 or errno.

@@ -76,7 +76,7 @@ std::string Rejection(const std::vector<std::string>& command, const std::string
 TEST(McpServersTest, RejectsAddressesThatCannotBeMeant) {
   EXPECT_EQ(Rejection({}, "https://h/mcp", {{"K", "v"}}), "");
   EXPECT_EQ(Rejection({"s"}, "http://127.0.0.1:80/mcp"), "");
-  EXPECT_THAT(Rejection({}, ""), HasSubstr("name a command, a url, or both"));
+  EXPECT_THAT(Rejection({}, ""), HasSubstr("set a command, a url, or both"));
   EXPECT_THAT(Rejection({}, "ftp://h"), HasSubstr("url ftp://h is not an http:// or https:// address"));
   for (const char* const url : {"https://user:secret@h/mcp", "http://secret@h", "secret@h/mcp"}) {
     EXPECT_THAT(Rejection({}, url), HasSubstr("mcp 'a': url contains a user name: put credentials in headers"));
