@@ -10,7 +10,7 @@
 namespace ingot::base {
 
 // Works on keys such as "limits.wall_s". A correct word in the wrong section counts as close. Returns "" if no key is
-// close enough, which means that more than half of the letters in the last word are wrong.
+// close enough, that is, if more than half of the letters in the last word are wrong.
 inline std::string NearestKey(const std::string& key, const std::vector<std::string>& known) {
   const auto last = [](const std::string& path) { return path.substr(path.rfind('.') + 1); };
   std::string best;

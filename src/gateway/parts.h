@@ -34,7 +34,7 @@ struct GatewayParts {
   // The admin key. GatewayOptions::admin_key_file overrides it. Empty = any client may open episodes.
   std::string admin_key = {};
   // `name` is this process's Episode.gateway (GatewayName), and `peers` are the run's gateways. Null `peers` = this is
-  // always the only gateway, and its episodes have no token.
+  // the only gateway, and its episodes have no token.
   std::string name = {};
   Peers* peers = nullptr;
   // Users who opted in to training, and their feedback. Their sessions are marked (MetadataOfUser). Null = the gateway

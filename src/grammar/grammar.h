@@ -42,7 +42,7 @@
 // - A schema without type allows the types that its keywords apply to. An empty schema allows any value.
 // - Objects and arrays nest at most 64 levels.
 //
-// Grammars that exceed the limits in grammar/dfa.h are rejected with INVALID_ARGUMENT "... is too complex". So are:
+// Rejected with INVALID_ARGUMENT "... is too complex", like all grammars that exceed the limits in grammar/dfa.h:
 // - minItems or maxItems above about 30,000
 // - multipleOf above a few thousand, not counting trailing zeros
 // - minLength with a pattern, or maxLength with a pattern in a parameter, above hundreds to thousands of characters

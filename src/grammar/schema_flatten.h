@@ -26,9 +26,9 @@ class SchemaFlattener {
   SchemaFlattener(const json::value& root, Budget& budget);
 
   // Returns the alternatives that `schema` allows; empty = nothing is allowed. `schema` is part of the document or was
-  // merged from parts of it. anyOf and oneOf return the union. allOf, $ref, and neighboring keywords are merged keyword
-  // by keyword. If a schema refers to itself without an object or array in between, only its other alternatives are
-  // returned.
+  // merged from parts of it. For anyOf and oneOf, this is the union. allOf, $ref, and neighboring keywords are merged
+  // keyword by keyword. If a schema refers to itself without an object or array in between, only its other alternatives
+  // are returned.
   absl::StatusOr<std::vector<FlatSchema>> Flatten(const json::value& schema, const std::string& path);
 
   bool lenient() const { return lenient_; }

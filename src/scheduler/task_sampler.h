@@ -9,10 +9,10 @@
 //
 // Without any of these settings, the choice is a shuffled pass over the list. Each pass contains every task once.
 //
-// Sources: curriculum sampling, prioritized sampling, and starting with all tasks before only hard ones are from Kimi
-// k1.5 (arXiv 2501.12599, section 2.3.4). The curriculum's pace is the competence function of Platanios et al. (arXiv
-// 1903.09848, eq. 7). Using each task only once is from Composer 2 (arXiv 2603.24477). Excluding tasks that are always
-// or never solved is from DAPO (arXiv 2503.14476, section 3.2), applied here across groups.
+// Sources: curriculum sampling, prioritized sampling, and the warm-up with all tasks are from Kimi k1.5 (arXiv
+// 2501.12599, section 2.3.4). The curriculum's pace is the competence function of Platanios et al. (arXiv 1903.09848,
+// eq. 7). Using each task only once comes from Composer 2 (arXiv 2603.24477). Excluding tasks that are always or never
+// solved comes from DAPO (arXiv 2503.14476, section 3.2), applied here across groups.
 //
 // Not thread safe. O(tasks) per choice with any of these settings, and amortized O(1) without them.
 #pragma once
@@ -31,7 +31,7 @@ namespace ingot::scheduler {
 
 class TaskSampler {
  public:
-  // The reason, for error messages, why Choose returned nullptr.
+  // The reason why Choose returned nullptr, for error messages.
   static constexpr char kUsedUp[] = "every task was used once (scheduler.sampling.once)";
 
   // `tasks` may be empty if Choose is never called. Returns INVALID_ARGUMENT with the first task that lacks data for

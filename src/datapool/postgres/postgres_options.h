@@ -19,7 +19,7 @@ struct PostgresOptions {
   std::string url;  // all its hosts are queried in parallel
   std::string name;
   std::string run_id;    // the run that owns the pool
-  bool replace = false;  // deletes another run's pool of the same name
+  bool replace = false;  // deletes another run's pool with the same name
   bool allow_single = false;
   bool read_only = false;  // opens an existing pool read-only
   double answer_timeout_s = 20.0;

@@ -27,9 +27,9 @@ struct Generation {
   void AskAgain(int kept, int64_t now_unix_ns);
   // Returns true if the last engine has sent more ids than the engines before it.
   bool grew_since_ask() const { return grew_ && size() > lost_; }
-  // Returns INTERNAL and appends nothing if log-probs, versions, routes, or alternatives do not cover the chunk's ids, or
-  // if the last chunk's answer_versions are needed or given and do not cover the answer. Such a call is not delivered
-  // because it cannot be trained on.
+  // Returns INTERNAL and appends nothing if log-probs, versions, routes, or alternatives do not cover the chunk's ids,
+  // or if the last chunk's answer_versions are required or given but do not cover the answer. Such a call is not
+  // delivered because it cannot be trained on.
   absl::Status Append(const v1::GenerateChunk& chunk, int64_t now_unix_ns);
   // Ends a slice (rollout.max_tokens_per_turn_slice) after the ids so far, which never change again.
   void EndSlice();

@@ -46,7 +46,7 @@ class StepHistory {
 
   // Returns the step that has no batch yet.
   const Step& current() const { return steps_.back(); }
-  // The last step with a batch, or the current step if there is none.
+  // Returns the last step with a batch, or the current step if there is none.
   const Step& last_made() const { return steps_.size() > 1 ? steps_[steps_.size() - 2] : steps_.back(); }
   // REQUIRES: 0 <= step <= the current step.
   const Step& at(int64_t step) const { return steps_[static_cast<size_t>(step)]; }

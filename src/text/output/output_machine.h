@@ -28,7 +28,7 @@ enum class CallMode {
   // Add a call once its name is known and its arguments begin. If a call becomes invalid later, it remains a call but
   // is malformed, with the arguments as the model wrote them. Text outside the arguments becomes content. The last
   // brace of the arguments is withheld until the call is properly closed, so that clients cannot mistake a broken call
-  // for a complete one, and a policy is not rewarded for it. A call that becomes invalid before its arguments begin is
+  // for a complete one and a policy is not rewarded for one. A call that becomes invalid before its arguments begin is
   // treated as in kWhole.
   kStreamed,
 };
