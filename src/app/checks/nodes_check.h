@@ -13,7 +13,7 @@ namespace ingot::app {
 // Returns the number of nodes in cluster.groups.
 int NodesOf(const ClusterOptions& cluster);
 
-// INVALID_ARGUMENT names the key at fault: groups that do not run every role once, a launcher without groups or a
+// Returns INVALID_ARGUMENT, naming the key, for groups that do not run every role once, a launcher without groups or a
 // required key, several nodes without a shared token, or a loopback address in a job with several nodes.
 absl::Status CheckNodes(const RunConfig& config);
 

@@ -16,7 +16,7 @@ namespace ingot::app {
 // The command that requested the check.
 enum class RequestedBy {
   kConfigCheck,  // the run's keys decide which command will start it
-  kTrain,        // every role in this process; cluster.groups does not matter
+  kTrain,        // all roles run in this process; cluster.groups is ignored
   kLaunch,
   kDryRun,  // this machine is not checked, because the plan may be for another one
 };
@@ -25,11 +25,11 @@ struct RunCheck {
   ModelSetup model;
   DeviceChoice device;  // for `ingot train`
   StartCheck start;
-  std::string loss_graph;          // of trainer.custom.function; empty = another objective, or a dry run
+  std::string loss_graph;          // graph of trainer.custom.function; empty = another objective, or a dry run
   std::vector<std::string> notes;  // skipped checks, and settings that may surprise the user
 };
 
-// Errors name the key at fault and, where there is one, the file, line, or task.
+// Errors name the key at fault and the file, line, or task, if there is one.
 absl::StatusOr<RunCheck> CheckRun(const RunConfig& config, RequestedBy requested_by);
 
 }  // namespace ingot::app

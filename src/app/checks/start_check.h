@@ -1,5 +1,5 @@
 // Checks a run before it starts: the data files, the recipes with their tasks, and the context length. Used by `ingot
-// config check` and when a run starts. Finds faults that would otherwise fail every episode after a long warm start.
+// config check` and when a run starts. Finds errors that would otherwise fail every episode after a long warm start.
 #pragma once
 
 #include <cstdint>

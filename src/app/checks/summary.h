@@ -52,12 +52,12 @@ struct GoalVerdict {
 };
 
 // The goal is met if the mean of the first goal.first_steps rewards is below its bound and the mean of the last
-// goal.last_steps above, and if the newest evaluation's reward is above goal.eval_above. NaN, or no evaluation, never
-// meets a goal. `name` is the name of the rewards in the verdict.
+// goal.last_steps is above its bound, and if the newest evaluation's reward is above goal.eval_above. NaN, or no
+// evaluation, never meets a goal. `name` is what the verdict calls the rewards.
 GoalVerdict JudgeGoal(const GoalOptions& goal, const std::vector<double>& rewards, std::optional<double> evaluated,
                       const std::string& name = "reward");
 
-// `since` is this process's first step. Everything except the rewards covers only the steps starting with it.
+// Except for the rewards, the summary covers only the steps from `since` on, this process's first step.
 std::string FormatSummary(const RunTally& tally, double wall_seconds, int64_t since = 0);
 
 // Computes the agent/* metrics from a batch's trees.

@@ -25,9 +25,9 @@ struct SupervisedExamples {
   StageExamples sft, dpo;  // a stage without a file has no examples
 };
 
-// Renders the conversations as the gateway renders the run's requests. INVALID_ARGUMENT names the key, file, line, and
-// message: an example is longer than the model's context, has ids outside its vocabulary, cannot be rendered, or was
-// recorded with another tokenizer.
+// Renders the conversations as the gateway renders the run's requests. Returns INVALID_ARGUMENT, naming the key, file,
+// line, and message, if an example is longer than the model's context, has ids outside its vocabulary, cannot be
+// rendered, or was recorded with another tokenizer.
 absl::StatusOr<SupervisedExamples> ReadSupervisedExamples(const RunConfig& config, const TextParts& text,
                                                           const model::ModelConfig& shape);
 

@@ -60,8 +60,8 @@ class LoadBalancer {
 
 // Returns whether the run has several gateways and the user has set up no proxy in front of them (gateway.public_url).
 bool NeedsLoadBalancer(const RunConfig& config);
-// Returns the agents' URL for a load balancer on this machine. `own_host` (from cluster.host) is used if http.host
-// stands for all addresses.
+// Returns the agents' URL for a load balancer on this machine. `own_host` (from cluster.host) is used if http.host is a
+// wildcard address.
 std::string LoadBalancerUrl(const RunConfig& config, const std::string& own_host, int port);
 
 // Keeps a load balancer's gateway list up to date with the registry.

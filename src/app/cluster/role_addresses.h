@@ -38,7 +38,7 @@ std::vector<v1::RoleChannel> ConnectGateways(RunRegistry& registry, int gateways
 // Returns clients for all gateways, with their names. A call takes at most `deadline`.
 Gateways ClientsOfGateways(RunRegistry& registry, int gateways, std::chrono::milliseconds deadline);
 
-// One client over all engines: the configured engines, and each engine that joins later.
+// Returns one client for all engines: the configured ones, and each engine that joins later.
 std::shared_ptr<rollout::EngineSet> ConnectEngines(RunRegistry& registry, int engines,
                                                    const rollout::RouterOptions& router);
 

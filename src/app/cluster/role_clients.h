@@ -34,7 +34,7 @@ struct RoleClients {
   std::shared_ptr<datapool::Client> pool;
   std::shared_ptr<rollout::Client> engine;     // one client for all of the run's engines
   std::function<absl::Status()> engine_fault;  // ServedEngine::fault of this process's engine
-  // engines::EngineGuard::SetAside of an engine by its name in `engines`; null = the run has no external engines
+  // calls engines::EngineGuard::SetAside for an engine in `engines`; null = the run has no external engines
   std::function<absl::Status(const std::string& engine, const std::string& why)> set_aside;
   // each engine by name, for the run page, and for the trainer's probe if other projects' servers sample
   std::vector<std::pair<std::string, std::shared_ptr<rollout::Client>>> engines;
@@ -45,7 +45,7 @@ struct RoleClients {
   std::shared_ptr<agents::Episodes> episodes;     // the gateway as the agents' runner calls it
   Gateways gateways;                              // the gateways whose episodes the run waits for
 
-  // Returns the name and client of one of `engines`, which take turns. Without names, returns the client for all of them.
+  // Chooses one of `engines` round-robin and returns its name and client. If `engines` is empty, returns `engine`.
   std::pair<std::string, std::shared_ptr<rollout::Client>> EngineOfTurn(int64_t turn) const {
     if (engines.empty()) return {"the engine", engine};
     return engines[static_cast<size_t>(turn) % engines.size()];

@@ -8,12 +8,12 @@
 //
 // When a group ends, one crash is counted against each member that died from a signal not sent by the supervisor. If
 // there are none, it is counted against each member that had to be killed, and if there are none of those either,
-// against all members. A member with more than max_restarts crashes is lost, and the group continues without it,
+// against all members. A member with more than max_restarts crashes is lost, and the group continues without it:
 //
 //   members      a  b  c  d        index in the group  0  1  2  3
 //   b is lost    a     c  d                            0     1  2      RoleSpec::renumbered makes each new spec
 //
-// down to min_members. With fewer members, the run fails.
+// With fewer than min_members members, the run fails.
 //
 // If a role fails while there is an obstacle such as a full disk, it restarts once the obstacle is gone. This does not
 // count as a crash, and does not end the run even if the role is the deciding one.
@@ -121,7 +121,7 @@ class Supervisor {
     bool has_run = false;
     bool done = false;
     bool killed = false;                                  // by the supervisor, because it outlived its group
-    bool died = false;                                    // by itself, which ended its group
+    bool died = false;                                    // exited by itself, which ended its group
     std::unique_ptr<base::Wait> held;                     // set while an obstacle delays starting it again
     std::chrono::nanoseconds started{0}, start_after{0};  // times on the clock
   };

@@ -5,11 +5,8 @@
 //                       deployed: the engine swaps to it in flight; its checkpoint is kept  <--------+
 //                       rejected, failed: the trainer returns to the deployed version's checkpoint
 //
-// A rollback that the operator asks for (rollback.h) rejects the open round, and is then a round of its own: a copy of
-// the earlier version's checkpoint is settled under the next version number.
-//
-// Every arrow begins from what is on disk (rounds.h), so after a crash an open round continues where it was, with the
-// same answers, and a decided round is settled. The decision is one atomic write. A version is published only after it.
+// Every step starts from the state on disk (rounds.h). After a crash, an open round continues with the same answers,
+// and a decided round is settled. The decision is one atomic write. A version is published only after that.
 //
 // Runs on the caller's thread. Not thread safe.
 #pragma once
@@ -55,9 +52,8 @@ class Learner {
   // run's folder may have checkpoints. Blocks during a warm start.
   static absl::StatusOr<std::unique_ptr<Learner>> Start(const LearnerParts& parts, Rounds& rounds, bool resume);
 
-  // Runs rounds and rollbacks until the process is told to stop, and then returns CANCELLED. Once scheduler.total_steps
-  // steps are deployed, or learn.max_rejected rounds in a row were not, prints that and only waits for rollbacks.
-  // REQUIRES: called once.
+  // Runs rounds until the process is asked to stop (CANCELLED), scheduler.total_steps steps are deployed, or
+  // learn.max_rejected rounds in a row were rejected. In the last two cases, prints a line and returns OK. Call once.
   absl::Status Run(RatedAnswers& answers, base::RunLog& log);
 
  private:
@@ -78,11 +74,11 @@ class Learner {
   absl::Status Restore(Round& round);
   // Returns the number of answers that a round should train on now; 0 = wait.
   int64_t DueAnswers(const RatedAnswers& answers) const;
-  // Returns nullopt if there are fewer answers by now.
+  // Returns nullopt if fewer than `count` answers are left.
   absl::StatusOr<std::optional<Round>> BeginRound(RatedAnswers& answers, int64_t count);
   // Trains, evaluates, decides, and settles. Continues an open round.
   absl::Status Finish(Round round, base::RunLog& log);
-  // Sets the outcome. Returns only errors that must end the process. The round's own become its outcome.
+  // Sets the outcome. Returns only errors that must end the process. An error of the round itself becomes its outcome.
   absl::Status Decide(Round& round);
   absl::StatusOr<std::string> Candidate(const Round& round);
   absl::Status TrainRound(const Round& round);
@@ -95,9 +91,8 @@ class Learner {
   Rounds& rounds_;
   const std::vector<view::Requirement> requirements_;
   std::unique_ptr<trainer::Trainer> trainer_;
-  trainer::StepMetrics step_metrics_;  // of the round's last step, if this process trained it
-  int64_t rejected_ = 0;               // rounds in a row that this process did not deploy
-  std::string rollback_fault_;         // printed last by AskedRollback
+  trainer::StepMetrics step_metrics_;  // metrics of the round's last step, if this process trained it
+  int64_t rejected_ = 0;               // consecutive rounds that this process did not deploy
 };
 
 }  // namespace ingot::app

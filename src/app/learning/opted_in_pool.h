@@ -1,5 +1,5 @@
-// The pool as the gateway of `ingot serve --learn` sees it: only the conversations of users who opted in are stored. They
-// stay open in the pool after the gateway has ended their session, because feedback may come later.
+// Wraps the pool for the gateway of `ingot serve --learn`, so that only conversations of users who opted in are stored.
+// They stay open in the pool after the gateway has ended their session, because feedback may come later.
 #pragma once
 
 #include <memory>

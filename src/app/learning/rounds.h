@@ -1,6 +1,6 @@
-// The rounds of `ingot serve --learn` on disk. A round's file is its only state: it exists once the round has begun, and
-// it has an outcome once the round is decided. Both are atomic, so after a crash a round is exactly one of: not begun,
-// open, deployed, rejected, or failed.
+// Stores the rounds of `ingot serve --learn` on disk. A round's file is its only state: it exists once the round has
+// begun, and it has an outcome once the round is decided. Both are atomic, so after a crash a round is exactly one of:
+// not begun, open, deployed, rejected, or failed.
 //
 //   RUN/rounds/round-00000003.json      answers, version, evaluation, outcome
 //   RUN/rounds/candidate-3/step-N/      the version, from the end of its training until the round is settled
@@ -28,17 +28,16 @@ enum class Outcome { kOpen, kDeployed, kRejected, kFailed };
 
 struct Round {
   int64_t number = 0;
-  int64_t from = 0;       // the deployed version that it trains
-  int64_t version = 0;    // the version that it makes
-  int64_t restores = -1;  // the earlier version whose weights it deploys again; -1 = it trains
+  int64_t from = 0;     // the deployed version that training starts from
+  int64_t version = 0;  // the version that training produces
   std::vector<RatedAnswer> answers;
   Outcome outcome = Outcome::kOpen;
   std::vector<std::string> reasons;  // a line per requirement, or why the round failed
-  view::Figures evaluation;          // empty if the round failed before
+  view::Figures evaluation;          // empty if the round failed before its evaluation
   int64_t began_unix_ns = 0;
   int64_t decided_unix_ns = 0;  // 0 = open
 
-  double reward_mean() const;  // of its answers; 0 = none
+  double reward_mean() const;  // mean over its answers; 0 = no answers
 };
 
 // The rounds of one run, in order. The last one may be open. Not thread safe.
@@ -57,7 +56,7 @@ class Rounds {
   std::map<std::string, int64_t> RoundsOfAnswers() const;
 
   std::string CandidateRoot(int64_t round) const;
-  // Gives a decided round's candidate its place: moves it to the checkpoints, or removes it. May be repeated.
+  // Moves a decided round's candidate to the checkpoints, or removes it. Safe to call repeatedly.
   absl::Status Settle(const Round& round) const;
 
  private:

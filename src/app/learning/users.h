@@ -1,4 +1,4 @@
-// The users who opted in to training, by their API keys (learn.users_file).
+// Identifies the users who opted in to training by their API keys (learn.users_file).
 //
 //   # NAME KEY
 //   alice 5f0c...
@@ -12,15 +12,15 @@
 
 namespace ingot::app {
 
-// Immutable. Holds hashes of the keys only.
+// Immutable. Stores only hashes of the keys.
 class Users {
  public:
   // Reads the file, which only its owner may be able to read. Empty lines and lines that start with # are ignored.
-  // Returns INVALID_ARGUMENT with the line, and never a key, for a name with other characters than letters, digits,
-  // dots, hyphens, and underscores, a key that is not a secret (base/secret.h), a name or key given twice, or no user.
+  // Returns INVALID_ARGUMENT, naming the line but never a key, if a name has characters other than [A-Za-z0-9._-], a
+  // key is not a secret (base/secret.h), a name or key appears twice, or there are no users.
   static absl::StatusOr<Users> Read(const std::string& path);
 
-  // Returns the name of the user with this key; empty = nobody has it.
+  // Returns the name of the user with this key; empty = no user has it.
   std::string NameOf(const std::string& key) const;
   size_t size() const { return names_.size(); }
 

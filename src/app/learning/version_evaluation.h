@@ -1,5 +1,5 @@
-// Evaluates a version on the run's held-out tasks, next to the server that learns: in this process, but with an engine,
-// a gateway, agents, and a pool of its own, in RUN/evaluations/NAME.
+// Evaluates a version on the run's held-out tasks while the server keeps running: in the same process, but with a
+// separate engine, gateway, agents, and pool, in RUN/evaluations/NAME.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ namespace ingot::app {
 RunConfig EvaluationConfig(const RunConfig& config, const std::string& run_path, const std::string& name);
 
 // Blocks until the evaluation of the model folder is done. Replaces an earlier one with this name. Returns CANCELLED if
-// the process was told to stop, and the errors of EmbeddedRun::Start.
+// the process was asked to stop, and the errors of EmbeddedRun::Start.
 absl::StatusOr<view::Figures> EvaluateVersion(const RunConfig& config, const RunDir& run, const std::string& folder,
                                               const std::string& name, const std::string& device);
 

@@ -28,7 +28,7 @@ absl::StatusOr<base::json::object> VendorRequest(const gateway::ModelOptions& mo
 struct VendorAnswer {
   text::Message message;
   bool cut = false;       // stopped at its token limit
-  bool finished = false;  // it has a finish_reason, or its stream ended with the last event
+  bool finished = false;  // has a finish_reason, or the stream ended with the last event
 };
 // Parses a response body: a JSON object or, with `stream`, server-sent events. Returns FAILED_PRECONDITION for anything
 // else.

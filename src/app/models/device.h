@@ -27,10 +27,10 @@ struct DeviceChoice {
 
 // `configured` is auto, cpu, or cuda. If `library` is empty, searches for the library next to this program and then in
 // ../lib. For `cuda`, errors are one line with the problem and the fix: UNIMPLEMENTED if there is no library, and
-// UNAVAILABLE if it cannot be opened, there is no usable device, or another process has the device for itself. `auto` never fails and falls back to the CPU.
-// `place` is the index of this process among the machine's compute processes, which are assigned to devices
-// round-robin. Call this before any other use of torch, because torch caches its result if it finds no CUDA. Thread
-// safe. The library stays open.
+// UNAVAILABLE if it cannot be opened, there is no usable device, or another process uses the device exclusively. `auto`
+// never fails and falls back to the CPU. `place` is the index of this process among the machine's compute processes,
+// which are assigned to devices round-robin. Call this before any other use of torch, because torch caches its result
+// if it finds no CUDA. Thread safe. The library stays open.
 absl::StatusOr<DeviceChoice> OpenDevice(const std::string& configured, const std::string& library, int place = 0);
 
 // Same as above, but reads `library` from the environment variable INGOT_CUDA_LIBRARY.
@@ -43,14 +43,14 @@ absl::StatusOr<DeviceChoice> OpenDevice(const std::string& configured, int place
 // Returns OK if device 0 of the probed library is usable. `driver` is what NVML reports, for the message. Pure, like the
 // functions below.
 absl::Status JudgeProbe(const kernels::cuda::DeviceProbe& probe, const DriverFacts& driver = {});
-// Returns UNAVAILABLE if the compute mode keeps this process off the device `name`.
+// Returns UNAVAILABLE if the compute mode prevents this process from using the device `name`.
 absl::Status JudgeMode(ComputeMode mode, const std::vector<GpuUser>& users, const std::string& name);
 
-// The oldest NVIDIA driver branch for a CUDA version (1000 * major + 10 * minor), such as 580 for 13.0. Minor versions
-// are compatible (NVIDIA, "CUDA Compatibility").
+// Returns the oldest NVIDIA driver branch that supports a CUDA version (1000 * major + 10 * minor), such as 580 for
+// 13.0. Minor versions are compatible (NVIDIA, "CUDA Compatibility").
 int LeastDriver(int32_t cuda_version);
 std::string CudaVersion(int32_t version);  // "13.0" for 13000
-// "process 4711 uses 60.0 GiB" for one or more processes; "" = none.
+// Returns "process 4711 uses 60.0 GiB" for one or more processes, or "" for none.
 std::string ShowUsers(const std::vector<GpuUser>& users);
 
 }  // namespace ingot::app

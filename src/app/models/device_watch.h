@@ -1,4 +1,4 @@
-// Keeps the gauges about a process's GPU current.
+// Keeps the gauges for a process's GPU up to date.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ class DeviceWatch {
  public:
   using ReadMemory = decltype(&ingot_cuda_memory);
 
-  // `device` is the number that CUDA gives the GPU. `nvml` may be null.
+  // `device` is the GPU's CUDA device number. `nvml` may be null.
   DeviceWatch(ReadMemory read, int device, std::unique_ptr<Nvml> nvml, base::Metrics& metrics);
   ~DeviceWatch();  // waits for the thread
 

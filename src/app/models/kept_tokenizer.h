@@ -6,7 +6,7 @@
 //   source.json      {"model_path"}: the model's absolute path at startup; empty = random weights
 //   checksums.json   checksums of the files above (base/written_files.h)
 //
-// The folder is replaced as a whole: after a crash there is the old one, the new one, or none. Without it, commands
+// The folder is replaced as a whole, so a crash leaves the old one, the new one, or none. If it is missing, commands
 // read the model folder.
 #pragma once
 

@@ -18,28 +18,28 @@ struct DriverFacts {
 
 // Another process that computes on a GPU.
 struct GpuUser {
-  uint32_t pid = 0;                     // as the driver counts it, which may differ inside a container
-  std::optional<int64_t> memory_bytes;  // nullopt = the driver does not tell
+  uint32_t pid = 0;                     // as the driver reports it, which may differ inside a container
+  std::optional<int64_t> memory_bytes;  // nullopt = the driver does not report it
 };
 
 enum class ComputeMode { kShared, kExclusive, kProhibited };
 
 // Thread safe. A GPU is named by its PCI address, such as "00000000:3B:00.0", because CUDA_VISIBLE_DEVICES renumbers
-// devices for CUDA alone. A fact that NVML does not give is nullopt, or an empty list.
+// devices only for CUDA. A fact that NVML does not report is nullopt or an empty list.
 class Nvml {
  public:
-  // Opens the library that the environment variable INGOT_NVML_LIBRARY names, or libnvidia-ml.so.1. Returns null if
-  // it cannot be opened, lacks a function, or does not start.
+  // Opens the library named by the environment variable INGOT_NVML_LIBRARY, or libnvidia-ml.so.1. Returns null if it
+  // cannot be opened, lacks a function, or fails to initialize.
   static std::unique_ptr<Nvml> Open();
   ~Nvml();
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;
 
   DriverFacts Driver() const;
-  // The share of the last sample period (up to one second) in which a kernel was running, from 0 to 1.
+  // Returns the share of the last sample period (up to one second) in which a kernel was running, from 0 to 1.
   std::optional<double> Utilization(const std::string& pci_address) const;
   std::optional<ComputeMode> Mode(const std::string& pci_address) const;
-  // The processes with a CUDA context on the GPU, except this one.
+  // Returns the processes with a CUDA context on the GPU, except this one.
   std::vector<GpuUser> Users(const std::string& pci_address) const;
 
  private:

@@ -13,8 +13,8 @@
 
 namespace ingot::app {
 
-// Adds clients for the teacher and judge models that these engines serve. `text` is the run's and renders judge
-// prompts. Judges with a URL are called at that URL instead.
+// Adds clients for the teacher and judge models that these engines serve. `text` is the run's TextParts and renders
+// judge prompts. Judges with a URL are called at that URL instead.
 void AddTermModels(std::shared_ptr<const ModelPlaces> places, TextParts text, reward::TermParts& parts);
 
 // Returns FAILED_PRECONDITION if a reachable teacher's tokenizer differs from the run's (`fingerprint`). A teacher that

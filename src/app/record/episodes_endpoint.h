@@ -35,8 +35,8 @@ class EpisodesEndpoint final : public http::Handler {
   std::unique_ptr<http::Server> server_;  // declared last, so it stops first
 };
 
-// Requests by a command. Both block. Return UNAVAILABLE if no process serves the episodes of the run in `folder`. Other
-// errors are those in the response.
+// Send a command's requests. Both block. Both return UNAVAILABLE if no process serves the episodes of the run in
+// `folder`. Other errors come from the response.
 absl::StatusOr<base::json::value> AskForEpisodes(const std::string& folder);
 // Returns the number of ended episodes. The parameters are as for app::EndUncalled.
 absl::StatusOr<int64_t> AskToEnd(const std::string& folder, const std::string& episode_id, const std::string& key);

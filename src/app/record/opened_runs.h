@@ -1,5 +1,5 @@
-// Opens the runs of a folder for their pages. A run stays open until its configuration changes or too many others have
-// been opened since.
+// Opens the runs in a folder for their pages. A run stays open until its configuration changes or too many other runs
+// have been opened.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@ class OpenedRuns {
  public:
   using Open = std::function<absl::StatusOr<view::OpenedRun>(const std::string& folder)>;
 
-  static constexpr size_t kMaxOpen = 12;  // pools with their files; an index draws up to eight runs
+  static constexpr size_t kMaxOpen = 12;  // pools with their files; the index page plots up to eight runs
 
   explicit OpenedRuns(Open open) : open_(std::move(open)) {}
 
-  // Returns the run in `folder`. Errors come from `open`, and nothing is kept for them.
+  // Returns the run in `folder`. Errors come from `open` and are not cached.
   absl::StatusOr<view::OpenedRun> Of(const std::string& folder);
 
  private:

@@ -25,15 +25,15 @@ class RunPage {
   std::string NewLink() { return page_->NewLink(); }
 
   // The page calls the pool, the scheduler, and the engines in `clients`. `no_pool` is the reason why there is no pool,
-  // if there is none. `trainer` is as in LiveState. Returns null without http.dashboard. A page that cannot listen is
-  // an error if http.dashboard_port is set, and a warning otherwise.
+  // if there is none. `trainer` is as in LiveState. Returns null without http.dashboard. If the page cannot listen,
+  // this is an error if http.dashboard_port is set, and otherwise a warning.
   static absl::StatusOr<std::unique_ptr<RunPage>> OfRunning(const RunConfig& config, const RunDir& dir,
                                                             const RoleClients& clients,
                                                             std::shared_ptr<const text::Tokenizer> tokenizer,
                                                             const std::string& no_pool,
                                                             std::function<std::string()> trainer);
-  // From the run's files, with or without a pool; the pool is opened again when it is old (FreshPool). TLS comes from
-  // `options`, or else from the run's configuration. The error names the options of `ingot view`.
+  // Serves a run from its files, with or without a pool. The pool is reopened when it becomes stale (FreshPool). TLS
+  // comes from `options`, or else from the run's configuration. Errors name the options of `ingot view`.
   static absl::StatusOr<std::unique_ptr<RunPage>> OfFolder(const std::string& folder, http::Options options);
   // Serves the runs in `folder` (RunFoldersIn) from their files. TLS comes from `options`.
   static absl::StatusOr<std::unique_ptr<RunPage>> OfRuns(const std::string& folder, http::Options options);

@@ -20,13 +20,13 @@
 namespace ingot::app {
 
 struct RunView {
-  RoleClients clients;                          // that page and loggers call
+  RoleClients clients;                          // clients that the page and loggers call
   std::unique_ptr<loggers::Follower> follower;  // null = the configuration names no logger
   std::unique_ptr<EpisodesEndpoint> episodes;   // null = no gateway, or the socket file cannot be created
-  std::unique_ptr<RunPage> page;                // null = not configured, or the page cannot listen. Last: it ends first
+  std::unique_ptr<RunPage> page;                // null = not configured or cannot listen; last, so ends first
 };
 
-// Describes the work of this process, which is the trainer's if it has one.
+// Describes this process's current work, which is the trainer's if this process has one.
 std::string OwnWork();
 
 // Serves the page and starts the loggers, which continue where they stopped when the run last ended. If the clients do
@@ -38,14 +38,14 @@ absl::StatusOr<RunView> ServeRunView(const LoadedConfig& loaded, const RunDir& d
                                      std::function<std::string()> trainer = OwnWork);
 
 // Same as above, but for a run whose roles are separate processes. Follows `registry`, which outlives the view, and
-// also returns its errors. Null = a supervised run, which has only a trainer. `trainer` is as in LiveState; thread
-// safe.
+// also returns its errors. A null registry means a supervised run, which has only a trainer. `trainer` is as in
+// LiveState and must be thread safe.
 absl::StatusOr<RunView> ServeLaunchedView(const LoadedConfig& loaded, const RunDir& dir, RunRegistry* registry,
                                           const std::shared_ptr<const text::Tokenizer>& tokenizer,
                                           std::function<std::string()> trainer);
 
-// Calls `train`, and serves the run's metrics and page and runs its loggers until it returns. `train` runs in this
-// process without other roles. Prints the link to the page.
+// Calls `train`. Until it returns, serves the run's metrics and page and runs its loggers. `train` runs in this process
+// without other roles. Prints the link to the page.
 absl::Status TrainInView(const LoadedConfig& loaded, const RunDir& dir,
                          const std::shared_ptr<const text::Tokenizer>& tokenizer, const std::string& no_pool,
                          base::Metrics& metrics, const std::function<absl::Status()>& train);

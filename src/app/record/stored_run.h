@@ -17,7 +17,7 @@ struct StoredRun {
   LoadedConfig loaded;
   bool other_model = false;                // an override sets the model or its format
   std::unique_ptr<datapool::Client> pool;  // read-only; null = the run has none
-  std::string no_pool;                     // says why there is none; empty = there is one
+  std::string no_pool;                     // the reason if there is none; empty = there is one
 
   const RunConfig& config() const { return *loaded.config; }
   // Loads the tokenizer that the run keeps (models/kept_tokenizer.h), or else the one in its model folder.
@@ -25,12 +25,12 @@ struct StoredRun {
 };
 
 // Loads a run's configuration from its folder. Returns NOT_FOUND if there is no run folder or it has no configuration.
-// FAILED_PRECONDITION: CheckRunFormat. `overrides` are as below.
+// Returns FAILED_PRECONDITION from CheckRunFormat. `overrides` are as in OpenRunFolder.
 absl::StatusOr<LoadedConfig> LoadStoredConfig(const std::string& run_dir,
                                               const std::vector<std::string>& overrides = {});
 
 // `overrides` are KEY=VALUE and replace values of the run's configuration. Returns the errors of LoadStoredConfig and
-// OpenPool. A run without a pool is supervised or a retraining, or ended before its first episode.
+// OpenPool. A run has no pool if it is supervised or a retraining, or if it ended before its first episode.
 absl::StatusOr<StoredRun> OpenRunFolder(const std::string& run_dir, const std::vector<std::string>& overrides = {});
 
 // Same as OpenRunFolder, but for commands that read episodes. Also returns NOT_FOUND if the run has no pool.

@@ -20,7 +20,7 @@ absl::StatusOr<std::unique_ptr<sandbox::Substrate>> MakeAgentsSubstrate(const Ru
 // Returns the substrate for the Python reward functions that the reward stage calls. No agent runs there.
 absl::StatusOr<std::shared_ptr<sandbox::Substrate>> MakeRewardSubstrate(const RunConfig& config);
 
-// The options of the run's Runner: `config.agents`, with the folders of Harbor tasks as folders of their images.
+// Returns the run's Runner options: `config.agents`, with the Harbor tasks' folders as the folders of their images.
 agents::RunnerOptions RunnerOptionsOf(const RunConfig& config);
 
 // Reports the probe result as a gauge with value 1 and the result's parts as labels.

@@ -48,7 +48,7 @@ absl::StatusOr<std::unique_ptr<rollout::ServedEngine>> MakeServedEngine(
     const RunConfig& config, const ModelSetup& model, const std::string& owner, const std::string& log_path,
     std::shared_ptr<kernels::ComputeMember> compute = nullptr);
 
-// What another project's server serves, and how it gets weights: a tied output head is written as a tensor.
+// Returns what another project's server serves and how it gets weights. A tied head is written as a tensor.
 engines::ServedModel ServedModelOf(const model::ModelConfig& shape, int32_t context_length);
 engines::ExchangeFolder::WriteModel ServedWriter(const model::ModelConfig& shape);
 
@@ -95,12 +95,12 @@ class SchedulerTicks {
 };
 
 // Creates a gateway for the pool, scheduler, engine, and external models in `clients`, and for the vendors in
-// `options`. `parts` has what only some gateways need, such as a script, a key, and peers. Sets clients.admission.
+// `options`. `parts` has the optional parts, such as a script, a key, and peers. Sets clients.admission.
 absl::StatusOr<std::unique_ptr<gateway::Gateway>> MakeGateway(const gateway::GatewayOptions& options,
                                                               RoleClients& clients, const TextParts& text,
                                                               gateway::GatewayParts parts);
 
-// Adapters for this process's gateway, which outlives them: for RoleClients::gateways, and for the agents' runner.
+// Return adapters for this process's gateway, which outlives them: for RoleClients::gateways and for the agents.
 std::shared_ptr<gateway::Client> MakeGatewayClient(gateway::Gateway& gateway);
 std::shared_ptr<agents::Episodes> MakeEpisodes(gateway::Gateway& gateway, std::string admin_key);
 

@@ -8,7 +8,7 @@
 
 namespace ingot::app {
 
-// Returns the function that creates NCCL groups. Null if there is no device, or if its library was built without NCCL.
+// Returns the function that creates NCCL groups. Null = there is no device, or its library was built without NCCL.
 decltype(&ingot_cuda_nccl_group) DeviceExchanges(const RoleContext& context);
 
 // Returns this process's seat in the weight groups.

@@ -17,7 +17,7 @@ namespace ingot::app {
 
 // Runs the agents on the tasks in `options`, avg_n samples each, with `snapshot` as version 0. Calls `report` with the
 // result and the pool that contains the trees, and then stops the run. Calls `begun`, if set, after a successful start.
-// `command` is the name shown in the progress display. Blocks until done. Returns CANCELLED if the process was told to
+// `command` is the name shown in the progress display. Blocks until done. Returns CANCELLED if the process was asked to
 // stop. REQUIRES: the run's total_steps is 0.
 absl::Status EvaluateOnce(const std::string& command, const EvalOptions& options, const RunDir& dir, EmbeddedRun& run,
                           const std::shared_ptr<const weights::Snapshot>& snapshot,

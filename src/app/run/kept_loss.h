@@ -13,8 +13,8 @@ namespace ingot::app {
 // Writes options.custom.graph. Does nothing without a custom loss. Call before any role starts.
 absl::Status KeepLoss(const trainer::TrainerOptions& options, const RunDir& dir);
 
-// Returns whether options.custom.graph has other operations than the run's file. Lines in the user's file do not count.
-// Returns false if either is missing.
+// Returns whether the operations in options.custom.graph differ from those in the run's file. Ignores line numbers in
+// the user's file. Returns false if either is missing.
 bool LossChanged(const trainer::TrainerOptions& options, const std::string& run_dir);
 
 // Reads the file into options.custom.graph, if the options have a custom loss. Returns FAILED_PRECONDITION if it cannot

@@ -1,5 +1,5 @@
-// RUN/chat_template.jinja: the copy of model.chat_template that a run's start makes. Roles that start later use the copy,
-// so a file that changed or disappeared in the meantime does not affect them. Commands that read the run use
+// RUN/chat_template.jinja: the copy of model.chat_template that is made when a run starts. Roles that start later use
+// the copy, so they are not affected if the file changes or disappears in the meantime. Commands that read the run use
 // models/kept_tokenizer.h.
 #pragma once
 

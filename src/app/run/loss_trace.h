@@ -2,8 +2,8 @@
 //
 //   TraceLoss ──FILE.py:NAME, the allowed operations──▶ the user's interpreter runs trace_loss.py ──JSON──▶ the graph
 //
-// The function runs only here: as a process of this user, outside any sandbox, without the run's secrets. Training needs
-// no Python.
+// The function runs only here, in a process of this user, outside any sandbox and without the run's secrets. Training
+// needs no Python.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,7 @@ namespace ingot::app {
 // Source code of the program that the interpreter runs (trace_loss.py).
 extern const std::string_view kTraceLossText;
 
-// An import of torch takes seconds, and more on a loaded machine.
+// Importing torch takes several seconds, and longer on a busy machine.
 constexpr std::chrono::seconds kTraceTimeout{120};
 
 // Returns the graph as JSON. `python` is the interpreter; empty = reward::UserPython. Blocks for at most `timeout`.

@@ -35,15 +35,15 @@ struct RetryPolicy {
 // its data. `what` names the attempt in logs and errors and, after the first failure, in a `Wait` (base/waits.h).
 absl::Status Persist(const RetryPolicy& retry, std::string_view what, const std::function<absl::Status()>& attempt);
 
-// Waits for batch `step`. Calls `waiting` several times a second until it is available, and returns its error.
+// Waits for batch `step`. Calls `waiting` several times a second until the batch arrives. Returns errors of `waiting`.
 absl::StatusOr<v1::NextBatchResponse> WaitForBatch(scheduler::Client& scheduler, int64_t step, const RetryPolicy& retry,
                                                    const std::function<absl::Status()>& waiting = {});
 
 // Returns "prefill 34816 of 401200 tokens of 2 requests, the oldest for 150 s", or empty if no request is in prefill.
 std::string DescribePrefill(const v1::EngineStatusResponse& engines);
 
-// Returns a terminal line that explains why a batch takes long. It is based on the scheduler's progress since the
-// previous batch, the gateways' episodes that have made no call, and the engines' state if they respond.
+// Returns a terminal line that explains why a batch is taking so long. It is based on the scheduler's progress since
+// the previous batch, the gateways' episodes that have made no call, and the engines' state if they respond.
 std::string DescribeWait(int64_t step, double seconds, const v1::FeedStats& last, const v1::FeedStats& now,
                          const v1::GatewayStatusResponse& gateways,
                          const absl::StatusOr<v1::EngineStatusResponse>& engines);

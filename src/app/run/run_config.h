@@ -70,8 +70,8 @@ struct RunConfig {
 
   // Returns all files in data.tasks in order.
   std::vector<std::string> task_files() const { return AllFiles(tasks, more_tasks); }
-  // Returns whether a reward stage judges groups. This is true if the reward is more than the outcome, or if returns by
-  // role need a group's trees.
+  // Returns whether a reward stage scores groups. This is true if the reward is more than the outcome, or if per-role
+  // returns need a group's trees.
   bool has_external_engine() const { return engine != engines::EngineKind::kIngot; }
   bool has_reward_stage() const { return !rewards.outcome_alone() || trainer.by_role(); }
 };

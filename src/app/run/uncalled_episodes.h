@@ -20,7 +20,7 @@ using Gateways = std::vector<std::pair<std::string, std::shared_ptr<gateway::Cli
 // The `uncalled*` fields, merged over all gateways that respond. Oldest episodes first.
 struct UncalledEpisodes {
   v1::GatewayStatusResponse all;
-  std::vector<std::string> silent;  // "gateway-1: ERROR" for each that does not respond
+  std::vector<std::string> silent;  // "gateway-1: ERROR" for each gateway that does not respond
 };
 UncalledEpisodes AskUncalled(const Gateways& gateways);
 

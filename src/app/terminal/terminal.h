@@ -1,5 +1,5 @@
-// The lines of a run on the terminal: one per step, in color where the terminal supports it (screen.h), plain
-// elsewhere. Thread safe.
+// Prints a run's lines on the terminal: one per step, in color if the terminal supports it (screen.h), otherwise plain.
+// Thread safe.
 #pragma once
 
 #include <chrono>
@@ -29,7 +29,7 @@ inline const Figures kReward = {{"reward", "reward/mean"}};
 
 class StepLine {
  public:
-  // `out` is borrowed. `clock` must outlive this object. `figures` are printed for each step.
+  // `out` is not owned. `clock` must outlive this object. `figures` are printed for each step.
   StepLine(std::FILE* out, std::string run_name, int64_t total_steps, const base::Clock& clock = base::Clock::Real(),
            Figures figures = kReward);
   ~StepLine();  // the last progress line stays on the terminal
@@ -39,12 +39,12 @@ class StepLine {
   // Prints a finished step with its metrics (docs/reference/metrics.md), `elapsed_s` after the run's start.
   void Step(int64_t step, const std::map<std::string, double>& metrics, double elapsed_s) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Prints one line that scrolls, such as the start of a stage or the end of an evaluation. Text from outside in it is
-  // escaped (base/printable.h), line ends too.
+  // Prints one line that scrolls, such as the start of a stage or the end of an evaluation. Escapes untrusted text
+  // (base/printable.h), including line ends.
   void Note(const std::string& text) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Prints the progress of a stage. On a terminal that replaces lines it replaces the previous progress, and the next
-  // line replaces it; elsewhere it is a separate line, at most one in kPlainProgressEvery.
+  // Prints the progress of a stage. If the terminal can replace lines, this replaces the previous progress, and the
+  // next line replaces it. Elsewhere, it is a separate line, at most one per kPlainProgressEvery.
   void Progress(const std::string& text) ABSL_LOCKS_EXCLUDED(mu_);
   static constexpr std::chrono::seconds kPlainProgressEvery{30};
 

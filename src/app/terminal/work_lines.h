@@ -15,7 +15,7 @@ namespace ingot::app {
 
 class WorkLines {
  public:
-  static constexpr std::chrono::seconds kEvery{10};  // between lines, and from the start of the work to its first line
+  static constexpr std::chrono::seconds kEvery{10};  // interval between lines, and delay of the first line
   static constexpr std::chrono::milliseconds kPause{500};
 
   // The arguments must outlive it.
@@ -26,7 +26,7 @@ class WorkLines {
   WorkLines(const WorkLines&) = delete;
   WorkLines& operator=(const WorkLines&) = delete;
 
-  // Calls Poll every kPause on its own thread, until destruction. Call it at most once, and do not call Poll yourself.
+  // Calls Poll every kPause on its own thread, until destroyed. Call at most once. Do not also call Poll.
   void Start();
 
   // Prints a line if one is due.

@@ -10,8 +10,8 @@
 // the evaluation starts. A better model replaces `best` by atomically swapping names. A candidate is complete once it
 // has best.json, which is written last.
 //
-// Called on the trainer's thread (if there are several ranks, on rank 0's). Blocks on disk. After an error, the call
-// may be repeated.
+// Call on the trainer's thread (if there are several ranks, on rank 0's). Blocks on disk. After an error, retrying is
+// safe.
 #pragma once
 
 #include <cstdint>

@@ -21,18 +21,15 @@ class EngineMetrics {
   void Add(int64_t step, int64_t version, std::map<std::string, double>& metrics);
 
  private:
-  // Adds how many ids drafters proposed, and how many of them were sampled.
+  // Adds the number of ids that drafters proposed, and how many of them were sampled.
   void AddSpeculation(const v1::EngineStatusResponse& status, std::map<std::string, double>& metrics);
 
-  // Adds what the engines read from their KV store and wrote to it. Adds nothing if they have none.
-  void AddStore(const v1::EngineStatusResponse& status, std::map<std::string, double>& metrics);
-
-  // Adds what the engines report about other projects' servers: the slowest server's times, and new counts.
+  // Adds the engines' reports on other projects' servers: the slowest server's times, and new counts.
   void AddServers(const v1::EngineStatusResponse& status, std::map<std::string, double>& metrics);
 
   // Adds the latency from the optimizer's step to the first token sampled at the newest version that has such a token.
-  // Each version is reported once. It is this step's version, or the previous one if its first token was sampled after
-  // that step was reported.
+  // Each version is reported once. That version is this step's, or the previous one if its first token was sampled
+  // after that step was reported.
   void AddFirstToken(const v1::EngineStatusResponse& status, std::map<std::string, double>& metrics);
 
   rollout::Client& engine_;

@@ -57,8 +57,8 @@ class Evaluations {
   // - If every engine still holds the version, the evaluation continues.
   // - Otherwise, the version is logged.
   //
-  // Releases all other versions that engines hold, except those that RetainAfterwards retains. REQUIRES: called before
-  // the first OnLive.
+  // Releases all other versions on the engines, except those that RetainAfterwards retains. REQUIRES: called before the
+  // first OnLive.
   absl::Status Resume(int64_t first, std::set<int64_t> reported, const RetryPolicy& retry);
 
   // Queries the running evaluations and calls `report` for each one that has ended. If `report` returns OK, the version
@@ -83,10 +83,10 @@ class Evaluations {
   bool HasRoom() const { return std::ssize(running_) < most_; }
 
   absl::Status RequestStart(int64_t version);
-  // Returns OK if the scheduler rejected the version, which is then skipped, and `asked` otherwise.
+  // Skips the version and returns OK if the scheduler rejected it. Otherwise, returns `asked`.
   absl::Status LeaveOutIfRejected(int64_t version, const absl::Status& asked);
   void Release(int64_t version);
-  // Logs transient errors and returns OK for them. Returns `status` otherwise.
+  // Logs a transient error and returns OK. Returns any other `status` unchanged.
   absl::Status DropTransient(const absl::Status& status);
 
   EvalOptions options_;

@@ -25,7 +25,7 @@ std::string RewardsText(reward::RewardOptions options);
 // created.
 absl::StatusOr<reward::Rule> MakeRule(const reward::RewardOptions& options, const reward::TermParts& parts);
 
-// Must outlive the scheduler that uses it. Call Stop before destroying the scheduler.
+// This object must outlive the scheduler that uses it. Call Stop before destroying the scheduler.
 class RewardGrading {
  public:
   // `grader` is the stage; null = the reward is only the outcome. `stop` makes the grader stop waiting for another
@@ -37,7 +37,7 @@ class RewardGrading {
 
   // The result has no grader if the reward is only the outcome.
   scheduler::Grading grading();
-  // Blocks until no group is being judged. Idempotent.
+  // Blocks until no group is being scored. Idempotent.
   void Stop();
 
  private:

@@ -19,14 +19,14 @@ class MismatchGuard {
   // changes nothing. Returns FAILED_PRECONDITION, with the engine and its last good version, if the engine's last
   // kSteps measurements exceeded the limit. NaN exceeds it.
   absl::Status Add(const std::string& engine, int64_t version, const std::map<std::string, double>& metrics);
-  // Forgets the engine's measurements, because it has been set aside.
+  // Forgets the engine's measurements, because the engine has been set aside.
   void Restart(const std::string& engine) { engines_[engine].exceeded = 0; }
 
   static constexpr int kSteps = 3;
 
  private:
   struct State {
-    int exceeded = 0;        // consecutive measurements
+    int exceeded = 0;        // consecutive measurements above the limit
     int64_t last_good = -1;  // version; -1 = none
   };
 

@@ -1,5 +1,5 @@
 // Stores the weights of versions pinned by gateway.models in the run's folder before they are first served. A resumed
-// run needs them because it is past those versions and its restarted engines do not have them.
+// run needs them because it is past those versions and its restarted engines no longer have them.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ class PinnedVersions {
   // Saves a pinned version durably. Does nothing for versions that no model pins.
   absl::Status Save(const model::ModelConfig& shape, const std::shared_ptr<const weights::Snapshot>& snapshot) const;
 
-  // Passes the pinned versions before `version`, where the run continues, to the publisher, which sends them to its
+  // Passes the pinned versions older than `version`, where the run continues, to the publisher, which sends them to its
   // engines. Reads the saved weights, or else a checkpoint. Returns NOT_FOUND, naming the model, if neither has the
   // version, and DATA_LOSS if the weights differ from those that were served.
   absl::Status Restore(int64_t version, weights::Publisher& publisher) const;

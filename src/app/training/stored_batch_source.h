@@ -1,5 +1,5 @@
-// Provides an earlier run's batches for training again (`ingot retrain`). The run's journal has their order, and its
-// pool has their groups with the stored grades.
+// Provides an earlier run's batches for training on them again (`ingot retrain`). Their order comes from the run's
+// journal, and their groups and grades from its pool.
 //
 //   journal   step 0   step 1   step 2   step 3    trained = a later version went live, or a checkpoint includes them
 //   pool         -        -     groups   groups    - = trimmed (datapool.keep_steps)
@@ -20,12 +20,12 @@ namespace ingot::app {
 struct StoredBatch {
   int64_t step = 0;                // step in the earlier run
   std::vector<int64_t> group_ids;  // in training order
-  bool whole = false;              // the pool has all its groups
+  bool whole = false;              // true = the pool has all of its groups
 };
 
 struct StoredBatches {
   std::vector<StoredBatch> trained;  // by step
-  int64_t lost = 0;                  // steps below this were in a lost journal (JournalBegun); 0 = none
+  int64_t lost = 0;                  // earlier steps were in a lost journal (JournalBegun); 0 = none
 
   // Returns the batches whose groups are all in the pool.
   std::vector<StoredBatch> Whole() const;

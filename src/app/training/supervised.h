@@ -17,28 +17,28 @@
 
 namespace ingot::app {
 
-// Sends what the trainer starts from, on rank 0, to the other ranks: a checkpoint, or empty = NewTrainer. Does nothing
-// if `ranks` is null (one rank).
+// Sends rank 0's starting point to the other ranks: a checkpoint, or empty = NewTrainer. Does nothing if `ranks` is
+// null (one rank).
 absl::Status BroadcastStart(trainer::Ranks* ranks, const std::string& checkpoint);
 
 // Creates a trainer at version 0 with the configured weights. `ranks` is as in Trainer::Create.
 absl::StatusOr<std::unique_ptr<trainer::Trainer>> NewTrainer(const RunConfig& config, const ModelSetup& model,
                                                              trainer::Ranks* ranks = nullptr);
 
-// Where the stages report and store their results.
+// Specifies where the stages report and store their results.
 struct StageRecord {
   std::function<void(const std::string& text)> note;      // prints a line
   std::function<void(const std::string& text)> progress;  // prints a stage's progress (StepLine::Progress)
   std::string folder;  // folder for the run log, which gets one entry per optimizer step, counted across both stages
   std::string checkpoints;                 // folder for the stages' own checkpoints, from which they resume
   std::function<absl::Status()> on_start;  // called before the first step, after the data has been checked; may be null
-  bool again = false;  // true = an earlier start may have left entries; those after its checkpoints are replaced
-  base::Metrics* metrics = nullptr;  // gauges for the logged values; null = none
+  bool again = false;                      // true = resuming; entries logged after the last checkpoint are replaced
+  base::Metrics* metrics = nullptr;        // gauges for the logged values; null = none
   const base::Clock* clock = &base::Clock::Real();
 };
 
 // Runs the stages that have data on `trainer` (if there are several ranks, on rank 0's). They use all threads in the
-// budget because nothing else computes at the same time. Returns CANCELLED once `stop` is set. Errors name the data
+// budget, because nothing else runs at the same time. Returns CANCELLED once `stop` is set. Errors name the data
 // file.
 absl::Status RunStages(const RunConfig& config, const ModelSetup& model, trainer::Trainer& trainer,
                        const StageRecord& record, const std::atomic<bool>& stop);

@@ -18,7 +18,7 @@
 
 namespace ingot::app {
 
-// Drops the versions. For trainers whose versions nothing receives, or whose caller publishes them itself.
+// Drops the versions. Use it if nothing receives a trainer's versions, or if the caller publishes them itself.
 class NoVersionSink final : public trainer::VersionSink {
  public:
   absl::StatusOr<weights::PublishStats> Publish(std::shared_ptr<const weights::Snapshot>, bool) override {
@@ -27,7 +27,7 @@ class NoVersionSink final : public trainer::VersionSink {
   absl::Status OnCheckpoint(const trainer::CheckpointInfo&) override { return absl::OkStatus(); }
 };
 
-// Creates rank 0's trainer and sends what it starts from to the other ranks. `ranks` null = one rank. Blocks during the
+// Creates rank 0's trainer and sends its starting point to the other ranks. `ranks` null = one rank. Blocks during the
 // warm start. Returns CANCELLED once `stop` is set, and FAILED_PRECONDITION if the checkpoint's model differs from the
 // configured one.
 absl::StatusOr<std::unique_ptr<trainer::Trainer>> StartOrResume(const RunConfig& config, const RunDir& dir,
@@ -43,7 +43,7 @@ absl::Status SaveStart(trainer::Trainer& trainer, const ModelSetup& model, const
 // Returns the options for a training loop in the run's folder. REQUIRES: `retry` outlives them.
 trainer::LoopOptions LoopOptionsOf(const ModelSetup& model, const RunDir& dir, const RetryPolicy& retry);
 
-// Creates another rank's trainer. Blocks until rank 0 sends what it starts from.
+// Creates another rank's trainer. Blocks until rank 0 sends its starting point.
 absl::StatusOr<std::unique_ptr<trainer::Trainer>> StartAsRankZeroDid(const RunConfig& config, const RunDir& dir,
                                                                      const std::string& device, trainer::Ranks& ranks);
 

@@ -25,7 +25,7 @@ std::unique_ptr<grpc::Service> NewWeightGroupService(weights::Sink& engine, cons
                                                      WeightGroupSeat seat);
 
 // Create the trainer's side. `deadline` is the time allowed to broadcast and apply one version and must be positive.
-// Groups get a third of it for the exchange.
+// The exchange may take a third of it.
 std::shared_ptr<weights::BroadcastMember> NewWeightGroupMember(v1::RoleChannel channel,
                                                                std::chrono::milliseconds deadline);
 weights::BroadcastSet::MakeRoot NewWeightGroupRoots(WeightGroupSeat seat, std::chrono::milliseconds deadline);

@@ -33,7 +33,7 @@ absl::Status ClaimWeightStores(const RunConfig& config, const RunDir& dir);
 // all engines, no configured number of shards, no pinned versions, and no eval.keep_best.
 bool RanksStoreVersions(const RunConfig& config);
 
-// Returns a rank's writer for that store.
+// Returns the store for a rank's parts.
 absl::StatusOr<weights::VersionStore> RankStoreOf(const RunConfig& config, const RunDir& dir);
 
 // Creates the trainer's side of broadcasts (app/training/weight_group_service.h).

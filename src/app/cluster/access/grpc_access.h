@@ -1,5 +1,5 @@
-// Controls who may call a run's roles. All gRPC servers and channels between roles use the credentials from here. Every
-// rpc carries the run's token. With certificates, every connection uses TLS. With mutual TLS, both sides present a
+// Controls who may call a run's roles. All gRPC servers and channels between roles use these credentials. Every rpc
+// carries the run's token. With certificates, every connection uses TLS. With mutual TLS, both sides present a
 // certificate.
 //
 //   client                                               server

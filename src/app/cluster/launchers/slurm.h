@@ -32,7 +32,7 @@ struct SlurmScript {
 };
 
 // Returns the sbatch options that request a group's `resources`: cpu, memory, and GPUs such as nvidia.com/gpu.
-// INVALID_ARGUMENT names a resource that sbatch cannot request.
+// Returns INVALID_ARGUMENT, naming the resource, if sbatch cannot request one.
 absl::StatusOr<std::vector<std::string>> SlurmResources(const NodeGroup& group);
 // Returns true if the group's resources or options, or the `options` of all groups, set the number of CPUs per node.
 bool AsksForCpus(const NodeGroup& group, const std::vector<std::string>& options);

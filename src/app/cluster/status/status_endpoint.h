@@ -33,7 +33,7 @@ std::string FormatRoles(const std::vector<RoleStatus>& roles);
 // Returns the roles as a one-line JSON array. Each object has "name", "address", "pid", "state" or "error", "computes",
 // and "waits". Fields without a value are omitted.
 std::string JsonOfRoles(const std::vector<RoleStatus>& roles);
-// The roles, updated with what is known about silent roles; adds silent roles that are missing.
+// Returns the roles, updated with what is known about unresponsive roles. Adds unresponsive roles that are missing.
 std::vector<RoleStatus> WithUnresponsive(std::vector<RoleStatus> roles, const std::vector<RoleStatus>& unresponsive);
 // Returns the roles with the waits and work of this machine's roles filled in by name. Adds missing roles.
 std::vector<RoleStatus> WithWaits(std::vector<RoleStatus> roles, const std::map<std::string, ReportedWaits>& waits);

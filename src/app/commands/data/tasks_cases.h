@@ -1,4 +1,4 @@
-// `ingot tasks cases`: keeps the test cases where submissions agree.
+// `ingot tasks cases`: keeps the test cases on which submissions agree.
 #pragma once
 
 #include <string>

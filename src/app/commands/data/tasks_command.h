@@ -7,7 +7,7 @@ namespace ingot::app {
 
 struct TasksRateArgs {
   std::string run_dir;  // from `ingot collect` or a training run
-  std::string out;      // JSON Lines: the tasks with their pass rates
+  std::string out;      // output file (JSON Lines): the tasks with their pass rates
   double above = 0.5;   // an outcome above this is a success
   std::string field = "pass_rate";
 };
@@ -15,7 +15,7 @@ int TasksRate(const TasksRateArgs& args);
 
 struct TasksFilterArgs {
   std::string tasks;    // JSON lines
-  std::string out;      // the remaining tasks
+  std::string out;      // output file for the remaining tasks
   std::string rated;    // run folder with attempts at the tasks; empty = use the tasks' pass_rate field, if present
   std::string guesses;  // run folder with attempts without reasoning; empty = none
   int guess = 8;        // number of those attempts to count

@@ -1,4 +1,4 @@
-// `ingot tasks generate`: makes search tasks about a corpus with a model, and keeps those whose quotes and answers hold.
+// `ingot tasks generate`: writes search tasks with a model. Keeps tasks with correct quotes and answers.
 #pragma once
 
 #include <cstdint>
@@ -8,23 +8,23 @@ namespace ingot::app {
 
 struct TasksGenerateArgs {
   std::string source;  // JSON lines of chunks: {"id", "text"}
-  std::string out;     // replaced at the end; OUT.part keeps the outcomes, so that a stopped generation continues
+  std::string out;     // replaced at the end; OUT.part stores the outcomes, so a stopped run can continue
   std::string url;     // base URL of OpenAI's chat completions API; empty = OPENAI_BASE_URL
   std::string model = "default";
   std::string key_env = "OPENAI_API_KEY";  // the environment variable with the key; unset = no key
   int64_t count = 100;
-  int64_t hops = 2;                    // longest chain
+  int64_t hops = 2;                    // maximum length of a chain
   int64_t min_hops = 1;                // shorter chains are dropped
-  int64_t documents = 4;               // chunks shown for each hop
-  int64_t distractors = 8;             // similar chunks that are sorted; 0 = none
+  int64_t documents = 4;               // chunks shown to the model for each hop
+  int64_t distractors = 8;             // similar chunks shown when checking the answer; 0 = none
   int64_t document_characters = 4000;  // characters of a chunk that the model sees
   int64_t concurrency = 4;
-  int64_t tries = 6;       // of each request
-  double timeout_s = 300;  // of each request
+  int64_t tries = 6;       // attempts per request
+  double timeout_s = 300;  // per request
   double temperature = 0.7;
   int64_t seed = 1;
-  std::string domain;  // of the tasks; empty = none
-  bool schema = true;  // asks for the answers' JSON schema
+  std::string domain;  // domain of all tasks; empty = none
+  bool schema = true;  // requests answers that follow a JSON schema
   std::string python;  // empty = reward::UserPython
 };
 

@@ -17,8 +17,8 @@ struct TasksImportArgs {
   std::vector<std::string> extract;
   std::string id;      // the column with task ids; empty = the column task_id, or else row numbers
   std::string domain;  // for all tasks; empty = none
-  std::string split;   // of the data set; empty = train
-  int64_t limit = 0;   // rows; 0 = all
+  std::string split;   // split of the data set; empty = train
+  int64_t limit = 0;   // maximum number of rows; 0 = all
   std::string python;  // empty = reward::UserPython
 };
 

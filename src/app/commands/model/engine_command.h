@@ -1,4 +1,4 @@
-// `ingot engine check`: measures whether another project's server can sample for a run.
+// `ingot engine check`: checks whether another project's server can sample for a run.
 #pragma once
 
 #include <iosfwd>
@@ -16,7 +16,7 @@ struct EngineCheckArgs {
   std::string exchange = engines::ExternalOptions().exchange;  // a run that uses it and this server ends the check
   std::string api_key_file;                                    // empty = no key
   int context_length = 0;                                      // 0 = the model's
-  int timeout_s = 120;                                         // of one request
+  int timeout_s = 120;                                         // timeout per request
   int threads = 0;                                             // 0 = all cores
   bool may_crash = false;
   bool json = false;

@@ -16,7 +16,7 @@ struct ServeArgs {
   bool allow_plaintext = false;
   std::vector<std::string> allow_hosts, allow_origins;  // see http::Options
   std::string model_name;                               // empty = the folder's name
-  std::vector<std::string> also;      // NAME=DIR: more models, each with its own engine; the same tokenizer
+  std::vector<std::string> also;      // NAME=DIR: more models with the same tokenizer, each with its own engine
   std::vector<std::string> adapters;  // NAME=DIR: PEFT adapters of the model, all in its engine
   bool any_model_name = false;        // true = requests for unknown models go to this model; false = 404
   // Jinja file instead of the folder's templates; empty = the folder's own.

@@ -1,5 +1,5 @@
-// Writes the folder for `ingot serve --record DIR`. `ingot inspect DIR` can read it. It allows comparing an engine's
-// requests with the pool id by id:
+// Writes the folder for `ingot serve --record DIR`. `ingot inspect DIR` can read it. Use it to compare an engine's
+// requests with the pool, id by id:
 //
 //   DIR/config.yaml   names the model
 //   DIR/tokenizer     decodes the pool's ids (models/kept_tokenizer.h)
@@ -23,7 +23,7 @@ namespace ingot::app {
 
 class ServedRecord {
  public:
-  // Opens or creates the folder, and keeps the calls in it. `model_dir`, `chat_format`, `chat_template`, and `text`
+  // Opens or creates the folder, and stores the calls in it. `model_dir`, `chat_format`, `chat_template`, and `text`
   // belong to the served model.
   static absl::StatusOr<std::unique_ptr<ServedRecord>> Open(const std::string& dir, const std::string& model_dir,
                                                             const std::string& chat_format,

@@ -9,7 +9,7 @@ namespace ingot::app {
 struct EpisodesArgs {
   std::string run_dir;           // RUN
   bool json = false;             // for `list`
-  std::vector<std::string> ids;  // for `end`, like `all` and `key_file`
+  std::vector<std::string> ids;  // for `end`, as are `all` and `key_file`
   bool all = false;
   std::string key_file;  // empty = the run's gateway.admin_key_file
 };

@@ -11,7 +11,7 @@
 
 namespace ingot::app {
 
-// A launcher for a job and the file in the run's folder that its Start reads.
+// A job's launcher, and the file in the run's folder that the launcher's Start reads.
 struct JobPlan {
   std::unique_ptr<RunLauncher> launcher;
   std::string file;

@@ -1,5 +1,5 @@
-// The addresses that a run's nodes share through the registry: where the trainer's ranks meet, and the load balancer of
-// several gateways. The node that drives the run provides them, and other nodes wait for them. Not thread safe.
+// Shares addresses among a run's nodes through the registry: where the trainer's ranks meet, and the load balancer if
+// any. The node that drives the run provides them, and other nodes wait for them. Not thread safe.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@ namespace ingot::app {
 class NodeAddresses {
  public:
   // `drives` = this node drives the run. `print` prints a line. REQUIRES: `config` and `registry` outlive this object.
-  // `registry` is null only if no method needs it: the trainer is alone and has one rank.
+  // `registry` may be null only if the trainer is alone and has one rank, because no method needs it then.
   NodeAddresses(const RunConfig& config, RunRegistry* registry, bool drives,
                 std::function<void(const std::string& line)> print);
 

@@ -1,5 +1,5 @@
-// The seats (app/cluster/takeover.h) of one node of a run: the engines that it claims, and the roles of other nodes
-// that can move to it.
+// Manages the seats (app/cluster/takeover.h) of one node in a run: the engines that it claims, and the roles of other
+// nodes that can move to it.
 #pragma once
 
 #include <functional>
@@ -25,8 +25,8 @@ bool DrivesRun(const std::vector<RoleProcess>& roles);
 absl::Status ClaimEngines(const RunConfig& config, RunRegistry* registry, const std::string& node_name,
                           const std::function<void(const std::string& line)>& print, std::vector<RoleProcess>& roles);
 
-// Starts watching the roles of other nodes that can move to the node with these roles. Empty if there are none or
-// `registry` is null. `specs` start the roles that move. REQUIRES: `registry` outlives the result.
+// Starts watching the roles of other nodes that can move to the node with these roles. Returns an empty list if there
+// are none or `registry` is null. `specs` start the roles that move. REQUIRES: `registry` outlives the result.
 std::vector<std::unique_ptr<Takeover>> WatchOtherNodes(const RunConfig& config, RunRegistry* registry,
                                                        const std::string& node_name,
                                                        const std::vector<RoleProcess>& roles, const RoleSpecs& specs);

@@ -1,5 +1,5 @@
-// The commands to use after a run has started or stopped. A run without a process is continued with the command that
-// started it, which is stored in the file `command` of its folder.
+// Returns the commands to use after a run has started or stopped. To continue a stopped run, use the command that
+// started it, which is stored in the file `command` in its folder.
 #pragma once
 
 #include <string>

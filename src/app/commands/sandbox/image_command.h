@@ -20,7 +20,7 @@ struct ImageArgs {
 //   source      unpacks the image and prints one JSON object: digest, rootfs, env, and working_dir
 //   list        prints one line per image (digest, size, day of last use, sources) plus a line with the total
 //   remove      removes the images and prints one line for each
-//   prune_days  removes all images not used for that long, and prints the same lines
+//   prune_days removes all images not used for that long, and prints one line for each
 // Returns the exit code: 1, with a line on `errors`, if an image does not exist or another process is using the store,
 // 2 unless exactly one action is given, and 130 after SIGINT or SIGTERM. A signal stops the unpacking tools and leaves
 // no partial results.
