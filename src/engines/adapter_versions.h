@@ -1,5 +1,5 @@
-// The versions that a server holds as adapters of one base model. Each request runs on one of them to its end. Not thread
-// safe.
+// Tracks the versions that a server holds as adapters of one base model. Each request uses one version until it ends.
+// Not thread safe.
 //
 //   Add --> held while it is live, retained, or used by a request --> TakeUnused --> the caller unloads it
 #pragma once
@@ -14,12 +14,12 @@ namespace ingot::engines {
 
 // Returns whether the tensor is one of an adapter's factors.
 bool IsFactor(const std::string& tensor);
-// Identifies the tensors of a snapshot that are not an adapter's.
+// Returns a checksum of the snapshot's tensors, excluding adapters.
 uint64_t BaseChecksum(const weights::Snapshot& snapshot);
 // Returns `base` with the factors of `other`, which has the same tensors. Shares their memory.
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> WithFactorsOf(const weights::Snapshot& base,
                                                                        const weights::Snapshot& other);
-// Returns the adapter's name at the server.
+// Returns the adapter's name on the server.
 std::string AdapterName(const std::string& label);
 
 class AdapterVersions {
@@ -32,10 +32,10 @@ class AdapterVersions {
     int requests = 0;
   };
 
-  // Adds a version that the server has loaded. A live or retained version with the same number and other weights is
-  // replaced: it stays only while requests use it.
+  // Adds a version that the server has loaded. It replaces a live or retained version with the same number but
+  // different weights, which then stays only while requests use it.
   void Add(WrittenVersion version, int64_t loaded_unix_ns);
-  // Makes the version with this label live. The one before stays if it is retained.
+  // Makes the version with this label live. The previous live version stays if it is retained.
   void SetLive(const std::string& label) { live_ = label; }
   void Retain(const std::string& label);
   void Release(int64_t version);
@@ -54,7 +54,7 @@ class AdapterVersions {
 
   // Removes and returns the versions that are neither live, retained, nor used.
   std::vector<WrittenVersion> TakeUnused();
-  // The server has lost its adapters and requests.
+  // Call when the server has lost its adapters and requests.
   void Lose();
 
  private:

@@ -1,5 +1,5 @@
-// The protocol of one kind of rollout server: request bodies, the meaning of events and errors, and the calls that
-// change its weights. Has no threads, connections, or state. Thread safe.
+// Defines the protocol of one kind of rollout server: request bodies, events, errors, and the calls that change its
+// weights. Has no threads, connections, or state. Thread safe.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ namespace ingot::engines {
 
 // What happens to a running request when new weights arrive (rollout.external.swap).
 enum class SwapMode : uint8_t {
-  kKeep,       // it keeps its KV cache; later tokens count as kv_mixed
+  kKeep,       // the request keeps its KV cache; later tokens count as kv_mixed
   kRecompute,  // its KV cache is recomputed with the new weights
   kDrain,      // the update waits until the request has ended
-  kAbort,      // it is aborted, and its caller retries it
+  kAbort,      // the request is aborted, and its caller retries it
 };
 
 // A request to the server, relative to its URL.
@@ -53,7 +53,7 @@ struct AnswerEvent {
   std::vector<v1::TopLogprobs> top_logprobs;  // one per id if requested
   int64_t total = 0;                          // ids of the answer so far, with these; 0 = not reported
   ServerFinish finish = ServerFinish::kNone;
-  std::vector<LabelSpan> spans;  // for the whole answer, with the finish
+  std::vector<LabelSpan> spans;  // spans for the whole answer; sent with the finish reason
 };
 
 // How the server's log-probs relate to the temperature. Determined at startup. Whether penalties, grammars, and
@@ -67,7 +67,7 @@ struct GenerateContext {
   const ServedModel& model;
   std::string salt = {};  // separates the versions' prefix caches; empty = the server's shared cache
   LogprobKind logprobs = LogprobKind::kRaw;
-  bool seeds = false;        // the server gets the request's seed
+  bool seeds = false;        // true = the server receives the request's seed
   std::string adapter = {};  // the name of the adapter that samples; empty = the base model
 };
 
@@ -82,7 +82,7 @@ class EngineApi {
  public:
   virtual ~EngineApi() = default;
 
-  // The server's name for messages.
+  // Returns the server's name for messages.
   virtual std::string name() const = 0;
   virtual ServerFlags flags() const = 0;
   // What is known about real servers; empty = the dialect has been run with one (docs/guide/engines.md).
@@ -93,30 +93,24 @@ class EngineApi {
   virtual std::vector<std::string> TokenizerFlags(const std::string& tokenizer_dir) const = 0;
 
   // Returns the request that samples or scores. Returns INVALID_ARGUMENT, with a base::Fault that names the parameter,
-  // if the server does not support a part, or would report log-probs other than log_softmax(raw logits / temperature).
+  // if the server does not support a field or would report log-probs other than log_softmax(raw logits / temperature).
   virtual absl::StatusOr<ServerRequest> Generate(const v1::GenerateRequest& request,
                                                  const GenerateContext& context) const = 0;
-  // Returns whether the log-probs of such an answer are not those of the policy, so that a second request must score
-  // it.
-  virtual bool NeedsScoring(const v1::SamplingParams& sampling) const = 0;
-  // Reads the data of one server-sent event. Returns nullopt if it has no part of an answer. Returns DATA_LOSS if it is
-  // not an event, and StatusOf's error if it reports one.
+  // Reads the data of one server-sent event. Returns nullopt if it contains no part of an answer, DATA_LOSS if it is
+  // not an event, and StatusOf's error if it reports an error.
   virtual absl::StatusOr<std::optional<AnswerEvent>> ReadEvent(std::string_view data) const = 0;
   // Reads the response to a request with score_ids. The result's ids are the scored ids.
   virtual absl::StatusOr<AnswerEvent> ReadScores(const v1::GenerateRequest& request, std::string_view body) const = 0;
-  // Aborts a request. Its stream still gets a last event, with the finish reason kAborted and spans.
+  // Aborts a request. Its stream still receives a final event with spans and the finish reason kAborted.
   virtual ServerRequest Abort(const std::string& server_request_id) const = 0;
 
-  // Returns INVALID_ARGUMENT if the server cannot swap weights this way.
-  virtual absl::Status CheckSwap(SwapMode mode) const = 0;
-  // The calls of a swap, in this order. A pause is several calls. REQUIRES: CheckSwap(mode).
-  virtual std::vector<ServerRequest> Pause(SwapMode mode) const = 0;
+  // The calls for a swap, in this order.
+  virtual ServerRequest Pause(SwapMode mode) const = 0;
   virtual ServerRequest Load(const std::string& model_dir) const = 0;
   virtual ServerRequest SetLabel(const std::string& label) const = 0;
   virtual ServerRequest Resume() const = 0;
 
-  // Loads an adapter (a PEFT folder) under a name that the server does not have. Requests name it. They continue
-  // meanwhile.
+  // Loads an adapter (a PEFT folder) under a name that requests use, or replaces it. Other requests continue meanwhile.
   virtual ServerRequest LoadAdapter(const std::string& name, const std::string& adapter_dir) const = 0;
   virtual ServerRequest UnloadAdapter(const std::string& name) const = 0;
 
@@ -128,9 +122,9 @@ class EngineApi {
   // was started with settings under which answers or swaps of this kind would be wrong.
   virtual absl::StatusOr<int64_t> ReadContextLength(std::string_view body, SwapMode swap) const = 0;
 
-  // Returns OK for success, or the error of a response with another status. The error contains the server's message.
-  //   INVALID_ARGUMENT     the server refuses the request
-  //   FAILED_PRECONDITION  the server runs without a route that Ingot needs; the error names the flag
+  // Returns OK for success, or an error with the server's message for any other status.
+  //   INVALID_ARGUMENT     the server rejects the request
+  //   FAILED_PRECONDITION  the server lacks a route that Ingot needs; the error names the flag
   //   RESOURCE_EXHAUSTED   the server is full
   //   UNAVAILABLE          the server failed
   virtual absl::Status StatusOf(int http_status, std::string_view body) const = 0;

@@ -1,5 +1,5 @@
-// Measures what a rollout server can do, and whether its log-probs can be trained on (`ingot engine check`). Compares it
-// with Ingot's model on the same weights. Blocks.
+// Tests what a rollout server supports, and whether its log-probs can be used for training (`ingot engine check`).
+// Compares it with Ingot's model on the same weights. Blocks.
 #pragma once
 
 #include <chrono>
@@ -23,7 +23,7 @@ struct Finding {
   std::string question;
   Verdict verdict = Verdict::kRight;
   std::string text;       // what was measured
-  bool required = false;  // a server without it cannot sample for a run
+  bool required = false;  // true = needed to sample for a run
 };
 
 struct EngineCheckParts {
@@ -31,15 +31,15 @@ struct EngineCheckParts {
   ServerControl& control;
   ServedModel model;
   WeightReference& reference;
-  std::shared_ptr<const weights::Snapshot> snapshot;  // loaded by the server
+  std::shared_ptr<const weights::Snapshot> snapshot;  // weights that the server has loaded
   // Writes a version as a model folder that the server can open. Null = the server's weights are not changed.
   std::function<absl::StatusOr<std::string>(const std::shared_ptr<const weights::Snapshot>& snapshot)> write;
-  std::chrono::milliseconds timeout{60000};  // for one request
-  bool may_crash = false;                    // also send requests that have crashed servers
+  std::chrono::milliseconds timeout{60000};  // per request
+  bool may_crash = false;                    // true = also send requests that have crashed servers
 };
 
-// Returns one finding per question. Returns an error if the server does not respond at all. With `write`, the server
-// has the snapshot loaded again afterwards.
+// Returns one finding per question. Returns an error if the server does not respond at all. With `write`, reloads the
+// snapshot into the server at the end.
 absl::StatusOr<std::vector<Finding>> CheckEngine(const EngineCheckParts& parts);
 
 // Returns true if all required findings are present and OK.

@@ -1,5 +1,5 @@
-// Splits a response into server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html). Only the
-// data of events is kept. Not thread safe.
+// Splits a response into server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html). Keeps
+// only the events' data. Not thread safe.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@ class EventStream {
  public:
   static constexpr size_t kMostBytes = 4 << 20;  // size limit for one event
 
-  // Calls `on_event` with the data of each event that `bytes` completes, until it returns an error, which Push returns.
+  // Calls `on_event` with the data of each event that `bytes` completes. Stops at the first error and returns it.
   // Returns DATA_LOSS if an event is larger than kMostBytes.
   absl::Status Push(std::string_view bytes, const std::function<absl::Status(std::string_view data)>& on_event);
 
@@ -22,7 +22,7 @@ class EventStream {
   absl::Status OnLine(std::string_view line, const std::function<absl::Status(std::string_view data)>& on_event);
 
   std::string line_;  // the incomplete last line
-  std::string data_;  // of the event so far
+  std::string data_;  // data of the current event
 };
 
 }  // namespace ingot::engines

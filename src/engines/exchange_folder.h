@@ -1,6 +1,6 @@
-// The folder through which a server on this machine receives weights: one model folder per version, written once and
-// renamed into place, so that a server never sees an incomplete folder. Belongs to one process, and is removed with
-// this object.
+// The folder through which a server on this machine receives weights. Each version is a model folder that is renamed
+// into place once it is complete, so a server never sees an incomplete folder. One process owns it. The destructor
+// removes it.
 //
 //   EXCHANGE/OWNER-PID/3-0123456789abcdef/{config.json,model.safetensors}
 //
@@ -21,14 +21,14 @@ namespace ingot::engines {
 class ExchangeFolder {
  public:
   // Writes a model folder that the server can load. It must have every tensor that the server's model has, so a tied
-  // output head is written as a tensor, and config.json declares it untied, because a server that reloads tied weights
-  // may keep the old head.
+  // output head is written as a tensor, and config.json declares it untied. A server that reloads tied weights may keep
+  // the old head.
   using WriteModel =
       std::function<absl::Status(const std::string& dir, const std::shared_ptr<const weights::Snapshot>& snapshot)>;
 
-  // Creates the folder. Removes the folders that the same owner's earlier processes left behind. `owner` is a file
-  // name. `write_start` writes the folder that a server starts with; null = `write_model`. Returns UNAVAILABLE, with the
-  // path and the reason, if `root` cannot be used.
+  // Creates the folder. Removes folders left behind by the owner's earlier processes. `owner` is a file name.
+  // `write_start` writes the folder for a server's startup; null = `write_model`. Returns UNAVAILABLE, with the path
+  // and the reason, if `root` cannot be used.
   static absl::StatusOr<std::unique_ptr<ExchangeFolder>> Open(const std::string& root, const std::string& owner,
                                                               WriteModel write_model, WriteModel write_start = nullptr);
   ~ExchangeFolder();
@@ -57,12 +57,12 @@ class ExchangeFolder {
 };
 
 // Claims the server at `url` among the processes that use `root`, until the descriptor is closed. If two engines loaded
-// weights into one server, each would record tokens sampled from the other's versions. Returns FAILED_PRECONDITION if
-// another engine has claimed it, and UNAVAILABLE if `root` cannot be used. Does not detect engines on other machines or
-// with a different folder.
+// weights into one server, each would record tokens from the other's versions. Returns FAILED_PRECONDITION if another
+// engine has claimed it, and UNAVAILABLE if `root` cannot be used. Does not detect engines on other machines or with a
+// different folder.
 absl::StatusOr<base::Fd> ClaimServer(const std::string& root, const std::string& url);
 
-// Identifies a version's weights by its number and its manifest's checksum.
+// Returns a label for a version's weights, made of its number and its manifest's checksum.
 std::string VersionLabel(int64_t version, uint64_t checksum);
 // Labels the weights of a worker that is joining a fleet. No answer may have it.
 inline std::string JoiningLabel(const std::string& label) { return "joining-" + label; }

@@ -1,8 +1,8 @@
-// One request to a server: its stream, its answer, and the chunks that its caller receives. Thread safe. Chunks are
-// delivered on the thread of http::Streams.
+// Handles one request to a server: its stream, its answer, and the chunks that its caller receives. Thread safe. Chunks
+// are delivered on the thread of http::Streams.
 //
-// An answer whose log-probs are not the policy's (EngineApi::NeedsScoring), such as those after a grammar's mask, is
-// delivered as one chunk. Recorded are the policy's, so the call scores the answer's ids with a second request.
+// An answer that follows a grammar is delivered as one chunk. The server reports its log-probs after the grammar's
+// mask, but the record needs the policy's. So the call scores the answer's ids with a second request.
 #pragma once
 
 #include <atomic>
@@ -26,16 +26,16 @@ namespace ingot::engines {
 
 class ExternalCall : public std::enable_shared_from_this<ExternalCall> {
  public:
-  // What a call needs from its engine. Functions are called on the streams' thread, without this object's lock.
+  // What a call needs from its engine. Its functions are called on the streams' thread, without this object's lock.
   struct Engine {
     const EngineApi& api;
     const base::Clock& clock;
     std::function<int64_t()> live_version;
     AnswerReader::VersionOf version_of;
-    // Returns whether the server runs weights that are being verified. Answers that end meanwhile are kept until Settle.
+    // Returns whether the server's weights are still being verified. Answers that end meanwhile are held until Settle.
     std::function<bool()> verifying;
     std::function<void(const std::string& server_request_id)> abort;  // ends the request at the server
-    // Sends a request that scores ids with the call's weights, as the call's stream (SendScores).
+    // Sends a request that scores ids with the call's weights, on the call's stream (SendScores).
     std::function<absl::Status(ExternalCall& call, const v1::GenerateRequest& score)> score;
     std::function<void(int64_t tokens)> on_tokens;
     // Called once, before the caller receives the last chunk or the error.
@@ -59,14 +59,14 @@ class ExternalCall : public std::enable_shared_from_this<ExternalCall> {
   // stream's id; 0 = not sent.
   uint64_t Fail(absl::Status why) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status failed() const ABSL_LOCKS_EXCLUDED(mu_);  // Fail's error
-  // Delivers the end of an answer that waited for a verification. Called on the streams' thread.
+  // Delivers the end of an answer that was held for verification. Called on the streams' thread.
   void Settle();
   // Ends a call that was not sent.
   void Reject(const absl::Status& why);
 
   void set_stream(uint64_t id) { stream_ = id; }
   uint64_t stream() const { return stream_; }
-  // The label of the weights that it was sent to; empty = it was not sent. Set before the call is sent.
+  // Sets the label of the weights that the call is sent to; empty = not sent. Call before sending.
   void set_label(std::string label) { label_ = std::move(label); }
   const std::string& label() const { return label_; }
   // For Engine::on_end.
@@ -75,7 +75,7 @@ class ExternalCall : public std::enable_shared_from_this<ExternalCall> {
  private:
   http::Streams::Request StreamOf(const ServerRequest& sent);
   bool streams() const { return request_.score_ids() == 0 && !scoring_; }  // the response is a stream of events
-  // Keeps the event's part of an answer that will be scored.
+  // Stores the event's part of an answer that follows a grammar.
   absl::Status Gather(const AnswerEvent& event);
   absl::Status Score();
   absl::Status TakeScores(const AnswerEvent& scores);
@@ -94,19 +94,19 @@ class ExternalCall : public std::enable_shared_from_this<ExternalCall> {
   std::atomic<uint64_t> stream_{0};
   std::string label_;
 
-  // Used by the streams' thread.
+  // Used only by the streams' thread.
   AnswerReader reader_;
   AnswerReader::VersionRules rules_;
   std::string url_, key_;
-  std::optional<AnswerEvent> whole_;  // the answer so far, if it will be scored
-  bool scoring_ = false;              // the second request has been sent
-  v1::GenerateRequest score_;         // it
+  std::optional<AnswerEvent> whole_;  // the answer so far, if it follows a grammar
+  bool scoring_ = false;              // true = the second request has been sent
+  v1::GenerateRequest score_;         // that request
   EventStream events_;
   v1::CallTimes times_;
   int status_ = 0;                   // HTTP status; 0 = no head yet
-  std::string body_;                 // of a response that is not a stream
-  bool abort_sent_ = false;          // a rule ended the answer
-  bool done_ = false;                // the last chunk or the error was delivered
+  std::string body_;                 // body of a response that is not a stream
+  bool abort_sent_ = false;          // true = a rule ended the answer
+  bool done_ = false;                // true = the last chunk or the error was delivered
   std::optional<AnswerEvent> kept_;  // the last event, while the weights are being verified
 
   mutable base::Mutex mu_;

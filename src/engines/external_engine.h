@@ -1,25 +1,25 @@
-// A rollout engine from another project that runs as a server on this machine. Samples ids for calls (as a Client)
-// through the server's HTTP API, and sends new weights to the server (as a Sink) through a folder in memory.
+// Connects to another project's rollout engine, which runs as a server on this machine. Samples ids for calls (as a
+// Client) through the server's HTTP API, and sends new weights to the server (as a Sink) through a folder in memory.
 //
 //   Generate --> waits for weights --> http::Streams --> server --> chunks, with provisional versions until the last one
 //   Update, Share --> decode --> ExchangeFolder --> pause, load, label, resume, verify (on the caller's thread)
-//   keeper thread --> starts the server, checks its health and label, loads the weights again after a restart
+//   keeper thread --> starts the server, checks its health and label, reloads the weights after a restart
 //   deadlines thread --> ends requests that waited too long for weights
 //
 // These rules prevent wrong tokens from being recorded:
 //   1. Between `pause` and the end of `load`, no request is sent, and the server does not sample.
-//   2. If a load fails, the server stays paused. All its requests end with UNAVAILABLE, and it gets a full copy before it
-//      is resumed.
+//   2. If a load fails, the server stays paused. All its requests end with UNAVAILABLE, and it receives a full copy
+//      before it is resumed.
 //   3. Each token's version comes from the server's label (AnswerReader). A label that Ingot did not set ends the call
 //      with UNAVAILABLE, and the weights are reloaded.
-//   4. The server has the newest accepted weights. After the server restarts, they are loaded before its first request.
+//   4. The server runs the newest accepted weights. After a restart, they are loaded before its first request.
 //   5. After each load, the server's log-probs are compared with Ingot's (WeightVerifier). Until then, no request is
-//      sent, and finished answers are held back. If the log-probs differ, these answers end with UNAVAILABLE.
+//      sent, and finished answers are held. If the log-probs differ, these answers end with UNAVAILABLE.
 //
-// If the server fails to load a version after several attempts, or if its log-probs stay wrong, this is a fault(): the
-// engine ends all requests and no longer serves. SetAside is for log-probs that a later measurement finds wrong.
+// If the server fails to load a version after several attempts, or if its log-probs stay wrong, fault() reports it, and
+// the engine ends all requests and stops serving. SetAside is for log-probs that a later measurement finds to be wrong.
 //
-// Whole weights are not retained: the response to an update with `retain` reports this, and an update with
+// Full versions are not retained. The response to an update with `retain` reports this, and an update with
 // Place::kBeside fails. A pinned version is served only while it is live.
 //
 // FLEETS (rollout.external.workers): requests go to a load balancer, and weights to each worker behind it. A swap pauses
@@ -28,9 +28,9 @@
 // and then gets the version's label. So the load balancer may send it requests at any time.
 //
 // ADAPTERS (Parts::adapters): each version is an adapter of the base model, and the server holds several of them
-// (AdapterVersions). Rules 1 and 2 do not apply, because the server is never paused: a request runs on one version to its
-// end, and a version is sent requests after it has been verified. The base comes with the first version, and is never
-// replaced: a version with another base restarts the server.
+// (AdapterVersions). Rules 1 and 2 do not apply, because the server is never paused. A request uses one version until
+// it ends, and a version gets requests only after it has been verified. The base arrives with the first version. A
+// version with another base restarts the server.
 //
 // Thread safe. Generate and Status never block.
 #pragma once
@@ -74,10 +74,10 @@ class ExternalEngine final : public rollout::ServedEngine, public EngineGuard {
     int64_t max_weight_bytes = 0;                      // ModelRunner::max_weight_bytes
     std::shared_ptr<const text::Tokenizer> tokenizer;  // null = requests with stop strings fail
     std::unique_ptr<ExchangeFolder> exchange;
-    // The initial weights of a server that `command` starts. Requests never use them. Null with `adapters`.
+    // Initial weights of a server that `command` starts. Requests never use them. Null if `adapters` is set.
     std::shared_ptr<const weights::Snapshot> start_model;
-    bool adapters = false;  // the trainer's versions differ in their adapters alone
-    // Scores with Ingot's model. Null = loads are not verified, whatever rollout.external.verify says.
+    bool adapters = false;  // true = the trainer's versions differ only in their adapters
+    // Scores with Ingot's model. Null = loads are not verified, regardless of rollout.external.verify.
     std::unique_ptr<WeightReference> reference;
     std::map<std::string, std::string> command_words;  // more values for ServerProcess; the engine adds `model`
     std::string key;                                   // the server's bearer token; empty = none
@@ -125,7 +125,7 @@ class ExternalEngine final : public rollout::ServedEngine, public EngineGuard {
   static constexpr int kMissedChecks = 3;  // in a row, until a server counts as gone
 
   class Handle;
-  // Lets a request's handle reach the engine. May outlive the engine.
+  // Connects a request's handle to the engine. May outlive the engine.
   struct Link {
     explicit Link(ExternalEngine* owner) : engine(owner) {}
     base::Mutex mu;                              // acquired before mu_
@@ -143,7 +143,7 @@ class ExternalEngine final : public rollout::ServedEngine, public EngineGuard {
     int count = 0;
     std::chrono::nanoseconds since{0};
   };
-  // A version that a sender wants to make live.
+  // A version that a sender wants to install.
   struct Wanted {
     const v1::Manifest& target;
     weights::Place place;
@@ -169,7 +169,7 @@ class ExternalEngine final : public rollout::ServedEngine, public EngineGuard {
   // Sends the call if MaySend(). Otherwise, queues it until the server has weights and a request has ended.
   absl::Status Route(const std::shared_ptr<ExternalCall>& call);
   // Returns whether the server has weights and fewer than rollout.max_running requests. Further requests wait here,
-  // because a request of WeightVerifier would wait behind them in the server's queue.
+  // because otherwise WeightVerifier's requests would wait behind them in the server's queue.
   bool MaySend() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns the version that the call uses. Returns NOT_FOUND or UNAVAILABLE if the server does not have it.
   absl::StatusOr<Live> VersionFor(const v1::GenerateRequest& request) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -184,18 +184,18 @@ class ExternalEngine final : public rollout::ServedEngine, public EngineGuard {
   void SettleAll();  // after a verification, or if the calls fail
   void AbortAtServer(const std::string& server_request_id);
 
-  // Returns the salt of requests to the weights with this label. Verification uses it too, so that it shares their cache.
+  // Returns the salt for requests to the weights with this label. Verification uses the same salt to share their cache.
   std::string Salt(const std::string& label) const { return external_.salt ? label : ""; }
 
   // --- adapters (external_adapters.cc) ---
   absl::StatusOr<v1::UpdateWeightsResponse> TakeAdapter(const Wanted& wanted);
-  // Gives a server that is not running its base model.
+  // Provides the base model to a server that is not running yet.
   absl::Status OfferBase(const Wanted& wanted);
   absl::Status CheckBase(const std::shared_ptr<const weights::Snapshot>& snapshot)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   // Returns whether the engine has room for one more retained version.
   bool MayRetain(int64_t version) const;
-  // Returns whether the server already has the version. Makes it live, or retains it, as `place` asks.
+  // Returns whether the server already has the version. If so, makes it live or retains it, depending on `place`.
   bool PlaceHeld(const v1::Manifest& target, weights::Place place);
   void PlaceLoaded(const Written& version, weights::Place place);
   // Loads the version's adapter and verifies it.
@@ -203,7 +203,7 @@ class ExternalEngine final : public rollout::ServedEngine, public EngineGuard {
   absl::Status TryAdapter(const Written& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   absl::Status LoadAdapter(const Written& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   void RestoreAdapters();
-  // Unloads the versions that nothing needs any more.
+  // Unloads the versions that are no longer needed.
   void UnloadUnused() ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   ServedWeights WeightsOf(const std::string& label) const {
     return {Salt(label), adapters_only_ ? AdapterName(label) : ""};
@@ -213,30 +213,27 @@ class ExternalEngine final : public rollout::ServedEngine, public EngineGuard {
   absl::Status AwaitReady(const std::function<bool()>& cancelled);
   absl::StatusOr<v1::UpdateWeightsResponse> TakeUpdate(const Wanted& wanted);
   bool IsLive(const v1::Manifest& target) const;
-  // Writes the version for the server, and scores what it must report.
+  // Writes the version for the server, and computes the scores that the server must report.
   absl::StatusOr<Written> Write(std::shared_ptr<const weights::Snapshot> snapshot)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   absl::Status Install(const Written& version, const std::function<bool()>& cancelled, v1::SwapTimes& times)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   absl::Status PauseServer(const std::function<bool()>& cancelled) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   std::chrono::milliseconds PauseTimeout(SwapMode mode) const;
-  // Carries out the trial load after each start of a server, and leaves the server paused. Returns FAILED_PRECONDITION
-  // if a part of the weights did not arrive.
+  // Performs the trial load after the server starts. Leaves the server paused.
   absl::Status TryLoading(const Written& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   // Writes the weights of a trial load; nullopt = there is none.
   absl::StatusOr<std::optional<Written>> WriteTrial(const Written& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   absl::Status TryWorker(Worker& worker, const WeightVerifier& verifier, const Written& trial, const Written& version);
   absl::Status LoadWithRetries(const Written& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   absl::Status ResumeAndVerify(const Written& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
-  absl::Status ResumeAll();
-  absl::StatusOr<ScoreDifference> VerifyAll(const Written& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
-  // Ends the requests of a server whose weights may not be the version's, and pauses the server.
+  // Pauses a server that may have other weights than the version's, and ends its requests.
   absl::Status TakeBack(const Written& version, const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
-  // Gives up or restarts the server if it has failed to load the version several times.
+  // Gives up on the server or restarts it if it has failed to load the version several times.
   void CountFailedLoad(const Written& version, const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   // Ends SetAside, because the server has been restarted and will be verified.
   void TakeBackIn() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Ends all requests. The server has no version until the next load.
+  // Ends all requests. After this, the server has no version until the next load.
   void Lose(const absl::Status& why, bool server_gone);
 
   // --- the keeper's thread (external_keeper.cc) ---
@@ -266,7 +263,7 @@ class ExternalEngine final : public rollout::ServedEngine, public EngineGuard {
   void SetFault(const absl::Status& why);
 
   // Constant after construction.
-  std::vector<base::Fd> claims_;  // of the server at `url` and of the workers
+  base::Fd claim_;  // claim on the server at `url`
   const rollout::EngineOptions options_;
   const ExternalOptions external_;
   const std::unique_ptr<EngineApi> api_;
@@ -281,7 +278,7 @@ class ExternalEngine final : public rollout::ServedEngine, public EngineGuard {
   const ExternalCall::Engine calls_engine_;
 
   const bool adapters_only_;      // Parts::adapters
-  const std::string base_label_;  // of the server's base model
+  const std::string base_label_;  // label of the server's base model
 
   Workers workers_;         // has its own synchronization
   ServerControl& control_;  // of the only server
@@ -290,12 +287,12 @@ class ExternalEngine final : public rollout::ServedEngine, public EngineGuard {
   const std::unique_ptr<ExchangeFolder> exchange_ ABSL_PT_GUARDED_BY(update_mu_);
   const std::unique_ptr<WeightReference> reference_;
   std::optional<WeightVerifier> verifier_ ABSL_GUARDED_BY(update_mu_);  // nullopt = loads are not verified
-  // What the server starts with; null = its first version has not arrived.
+  // Weights that the server starts with; null = its first version has not arrived.
   std::shared_ptr<const weights::Snapshot> start_model_ ABSL_GUARDED_BY(update_mu_);
-  // The newest accepted version, which deltas are based on and which the keeper restores.
+  // The newest accepted version. Deltas are based on it, and the keeper restores it.
   Written accepted_ ABSL_GUARDED_BY(update_mu_);
-  std::map<std::string, FailedLoads> failed_loads_
-      ABSL_GUARDED_BY(update_mu_);  // by label, for versions that have failed to load since
+  std::map<std::string, FailedLoads> failed_loads_ ABSL_GUARDED_BY(update_mu_);  // failed loads since the last success,
+                                                                                 // by label of the version
 
   mutable base::Mutex mu_;
   base::CondVar changed_;                      // signaled when the server becomes ready, a fault is set, or a call ends
@@ -312,25 +309,26 @@ class ExternalEngine final : public rollout::ServedEngine, public EngineGuard {
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status fault_ ABSL_GUARDED_BY(mu_);
-  absl::Status aside_ ABSL_GUARDED_BY(mu_);  // why the engine is set aside; OK = it is not
+  absl::Status aside_ ABSL_GUARDED_BY(mu_);  // why the engine is set aside; OK = it is not set aside
   std::optional<base::Wait> aside_wait_ ABSL_GUARDED_BY(mu_);
   AdapterVersions adapters_ ABSL_GUARDED_BY(mu_);
   v1::ServerStatus server_ ABSL_GUARDED_BY(mu_);                  // counters, and times of the last swap
   v1::EngineStatusResponse status_ ABSL_GUARDED_BY(mu_);          // counters
-  std::optional<v1::SwapTimes> swapped_in_ ABSL_GUARDED_BY(mu_);  // the newest version, until its first token
+  std::optional<v1::SwapTimes> swapped_in_ ABSL_GUARDED_BY(mu_);  // newest version's times, until its first token
   std::chrono::nanoseconds swapped_at_ ABSL_GUARDED_BY(mu_){0};
 
-  // When the server was started or lost. For a server at `url`, initially when the engine was created.
+  // When the server was started or lost. For a server at `url`, initially the engine's creation time.
   std::chrono::nanoseconds server_since_ ABSL_GUARDED_BY(mu_);
 
   std::atomic<pid_t> server_pid_{-1};
-  std::atomic<bool> restart_wanted_{false};  // by the keeper
+  std::atomic<bool> restart_wanted_{false};  // true = the keeper restarts the server
   std::atomic<bool> has_start_model_;
 
   // Used by the keeper's thread.
   std::optional<ServerProcess> process_;
-  base::Fd process_claim_;  // of its server
-  int failed_starts_ = 0;   // in a row
+  base::Fd process_claim_;  // claim on its server
+  int missed_checks_ = 0;
+  int failed_starts_ = 0;  // consecutive failed starts
   int64_t starts_ = 0;
 
   const std::unique_ptr<http::Streams> streams_;

@@ -40,7 +40,7 @@ struct ExternalOptions {
   int32_t load_s = 600;
   double idle_health_s = 1;
 
-  // Returns INVALID_ARGUMENT, naming the keys that contradict each other. `kind` is the kind of the run's engines.
+  // Returns INVALID_ARGUMENT, naming the keys, if keys contradict each other. `kind` is the run's engine kind.
   absl::Status Validate(EngineKind kind) const;
 };
 

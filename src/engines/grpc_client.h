@@ -1,4 +1,4 @@
-// An EngineGuard for an engine in another process.
+// Implements EngineGuard for an engine in another process.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// Blocking calls to one server: health checks, capabilities, and weight changes. Thread safe.
+// Makes blocking calls to one server: health checks, capability checks, and weight changes. Thread safe.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@
 
 namespace ingot::engines {
 
-// Which weights of a server a request uses.
+// Specifies which of a server's weights a request uses.
 struct ServedWeights {
   ServedWeights(std::string salt_, std::string adapter_ = {})  // NOLINT(google-explicit-constructor)
       : salt(std::move(salt_)), adapter(std::move(adapter_)) {}
@@ -44,7 +44,7 @@ class ServerControl {
   // Loads these weights into the server and labels them. REQUIRES: the server is paused.
   absl::Status LoadAndLabel(const std::string& model_dir, const std::string& label, std::chrono::milliseconds timeout);
 
-  // Returns the whole answer of a request that samples.
+  // Returns the complete answer to a sampling request.
   absl::StatusOr<AnswerEvent> Answer(const v1::GenerateRequest& request, const GenerateContext& context,
                                      std::chrono::milliseconds timeout);
   // Samples one id after the prompt, at temperature 1 unless given, with the 5 most likely ids.
@@ -55,8 +55,8 @@ class ServerControl {
   absl::StatusOr<AnswerEvent> Score(const ServedModel& model, const std::vector<int32_t>& prompt,
                                     const ServedWeights& served, std::chrono::milliseconds timeout);
 
-  // Checks a server before its first weights, and determines what its log-probs mean. Returns FAILED_PRECONDITION if it
-  // lacks a feature that Ingot or swaps of this kind need, reports logits, or has a shorter context. Resumes the server. `timeout` is for
+  // Checks a server before its first weights, and determines the kind of its log-probs. Returns FAILED_PRECONDITION if
+  // it lacks a feature that Ingot needs, reports logits, or has a shorter context. Resumes the server. `timeout` is for
   // one request, because a server may compile kernels for its first request.
   absl::StatusOr<LogprobKind> CheckStart(const ServedModel& model, SwapMode swap, std::chrono::milliseconds timeout);
 

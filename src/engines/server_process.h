@@ -1,5 +1,5 @@
-// The process of a server that the role starts. Not thread safe: one thread starts, watches, and ends it. The kernel
-// kills the process when that thread ends.
+// Manages the process of a server that the role starts. Not thread safe: one thread must start, watch, and end it. The
+// kernel kills the process when that thread ends.
 #pragma once
 
 #include <sys/types.h>

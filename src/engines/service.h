@@ -1,4 +1,4 @@
-// gRPC service for the guard of an engine in this process.
+// Serves the guard of an engine in this process over gRPC.
 #pragma once
 
 #include <grpcpp/impl/codegen/service_type.h>

@@ -1,5 +1,5 @@
-// Grammars in the format of xgrammar's structural tags (https://xgrammar.mlc.ai), which vLLM and SGLang accept. As of
-// xgrammar 0.2.
+// Converts grammars to xgrammar's structural tags (https://xgrammar.mlc.ai, version 0.2), which vLLM and SGLang
+// accept.
 #pragma once
 
 #include "base/json.h"
@@ -8,9 +8,9 @@
 
 namespace ingot::engines {
 
-// Returns the tag as a JSON object. Returns INVALID_ARGUMENT, with a base::Fault that names the part, for a part that
-// the format does not have (parameters between marks, Python keywords) and for a JSON schema with a constraint that
-// xgrammar ignores.
+// Returns the tag as a JSON object. Returns INVALID_ARGUMENT, with a base::Fault that names the part, if the format
+// does not support a part (parameters between marks, Python keywords) or if xgrammar ignores a constraint in a JSON
+// schema.
 absl::StatusOr<base::json::object> StructuralTagOf(const v1::Grammar& grammar);
 
 }  // namespace ingot::engines

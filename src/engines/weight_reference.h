@@ -1,4 +1,4 @@
-// Ingot's own log-probs under a version's weights. A server with the same weights must report the same log-probs, up to
+// Computes Ingot's own log-probs for a version's weights. A server with these weights must report the same ones, up to
 // rounding.
 #pragma once
 
@@ -27,7 +27,7 @@ class WeightReference {
                                                           const std::vector<std::vector<int32_t>>& prompts) = 0;
 
   // Returns different weights with the same version, shapes, and types. Each tensor differs so much that a server that
-  // keeps the earlier tensor cannot report the same log-probs.
+  // still has the earlier tensor reports different log-probs.
   virtual absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Perturb(
       const std::shared_ptr<const weights::Snapshot>& snapshot) = 0;
 };

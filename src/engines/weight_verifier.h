@@ -1,10 +1,10 @@
-// Checks whether a server samples from the weights that it was told to load. Ingot scores a few ids with its own model
-// before the weights are sent (WeightReference), and the server scores the same ids after it has loaded them.
+// Checks whether a server samples from the weights that it should have loaded. Ingot scores a few ids with its own
+// model before the weights are sent (WeightReference), and the server scores the same ids after it has loaded them.
 //
-// A label cannot show this, because it only repeats what the server was told. Verification detects tensors that the
-// loader skipped, partial updates, a different precision, and prefix caches from earlier weights. Each prompt is both
-// scored, which computes every position, and continued by one sampled id, which may use the prefix cache. The two means
-// are compared separately.
+// A label cannot prove this, because the server only repeats it. Verification detects tensors that the loader skipped,
+// partial updates, a different precision, and prefix caches from earlier weights. Each prompt is scored, which computes
+// every position, and also continued by one sampled id, which may use the prefix cache. The two means are compared
+// separately.
 //
 // Early in training, consecutive versions of a tensor may differ by less than bf16 rounding. Therefore, the TRIAL LOAD
 // after each server start loads weights in which every tensor is very different.
@@ -28,7 +28,7 @@ namespace ingot::engines {
 
 // What a server reports for one prompt.
 struct ServerScores {
-  std::vector<float> logprobs;  // of ids 1 to n - 1
+  std::vector<float> logprobs;  // log-probs of ids 1 to n - 1
   int32_t sampled = -1;         // the id after the last one
   float sampled_logprob = 0;
 };
@@ -45,20 +45,20 @@ struct ScoreDifference {
   std::string Text() const;
 };
 
-// Returns four prompts of up to 33 ids. They are the same for every version, so that a server that reuses an earlier
-// version's KV cache is detected.
+// Returns four prompts of up to 33 ids. They are the same for every version, to detect a server that reuses an earlier
+// version's KV cache.
 std::vector<std::vector<int32_t>> VerificationPrompts(const ServedModel& model);
 
 // Returns the differences. A log-prob that is missing or NaN counts as an infinite difference.
 ScoreDifference DifferenceOf(const std::vector<PromptScores>& reference, const std::vector<ServerScores>& server);
-// Returns the mean absolute difference between two versions' log-probs of the prompts.
+// Returns the mean absolute difference between two versions' log-probs for the prompts.
 double DistanceOf(const std::vector<PromptScores>& a, const std::vector<PromptScores>& b);
 
-// Returns the largest mean difference that the rounding of these weights' type explains: 1e-4 for fp32, 0.15 for others.
+// Returns the largest mean difference that can come from rounding in the weights' type: 1e-4 for fp32, 0.15 for others.
 double RoundingBound(const weights::Snapshot& snapshot);
 
-// Returns the largest mean difference that rounding explains after a trial load: a share of the distance between the
-// perturbed weights' scores and the given weights', because models with small logits also differ little.
+// Returns the largest mean difference that rounding can cause after a trial load. It is a share of the distance between
+// the scores of the perturbed and the original weights, because small logits also give small differences.
 double TrialBound(const weights::Snapshot& perturbed, const std::vector<PromptScores>& expected,
                   const std::vector<PromptScores>& given);
 
@@ -77,15 +77,14 @@ class WeightVerifier {
   }
 
   // Compares the server with the expected scores. Returns DATA_LOSS, with the numbers, if the server samples from
-  // different weights, and ServerControl's errors if it does not respond. `served` is what requests to them use.
-  // Several threads may call it at a time. REQUIRES: the server has been resumed.
-  absl::StatusOr<ScoreDifference> Verify(ServerControl& control, const weights::Snapshot& snapshot,
-                                         const ServedWeights& served, const std::vector<PromptScores>& expected,
-                                         std::chrono::milliseconds timeout) const;
-  // Same as Verify, but for the trial load, with TrialBound. Returns FAILED_PRECONDITION if a part of the perturbed
-  // weights did not reach the server.
-  absl::StatusOr<ScoreDifference> VerifyTrial(ServerControl& control, const weights::Snapshot& perturbed,
-                                              const ServedWeights& served, const std::vector<PromptScores>& expected,
+  // different weights, and ServerControl's errors if it does not respond. `served` is the weights that requests use.
+  // REQUIRES: the server has been resumed.
+  absl::StatusOr<ScoreDifference> Verify(const weights::Snapshot& snapshot, const ServedWeights& served,
+                                         const std::vector<PromptScores>& expected, std::chrono::milliseconds timeout);
+  // Same as Verify, but for the trial load, with TrialBound. Returns FAILED_PRECONDITION if the server did not load
+  // part of the perturbed weights.
+  absl::StatusOr<ScoreDifference> VerifyTrial(const weights::Snapshot& perturbed, const ServedWeights& served,
+                                              const std::vector<PromptScores>& expected,
                                               const std::vector<PromptScores>& given,
                                               std::chrono::milliseconds timeout) const;
 
