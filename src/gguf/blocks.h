@@ -12,10 +12,10 @@
 namespace ingot::gguf {
 
 struct BlockType {
-  uint32_t id = 0;  // as in the file
+  uint32_t id = 0;  // id in the file
   std::string_view name;
-  uint64_t values = 0;  // per block
-  uint64_t bytes = 0;   // per block
+  uint64_t values = 0;  // values per block
+  uint64_t bytes = 0;   // bytes per block
   // Decodes `blocks` blocks from `from` (any alignment) into blocks * values floats.
   void (*decode)(const uint8_t* from, uint64_t blocks, float* to) = nullptr;
 };

@@ -1,4 +1,4 @@
-// GGUF files: one file with a model's metadata, tokenizer, and tensors, usually in blocks of few bits. Format:
+// Reads GGUF files, which contain a model's metadata, tokenizer, and tensors, usually quantized to a few bits. Format:
 // https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 //
 //   magic | version | tensors | fields || field ... || tensor info ... || padding || tensor data ...
@@ -39,7 +39,7 @@ struct TensorInfo {
 
 class File {
  public:
-  // INVALID_ARGUMENT names the file, the field or tensor, and the inconsistent numbers: a wrong magic or version; a
+  // Returns INVALID_ARGUMENT, naming the file, the field or tensor, and the numbers, for a wrong magic or version; a
   // count, length, or offset beyond the file; an unsupported type; overlapping tensors; or duplicate names.
   static absl::StatusOr<File> Open(const std::string& path);
   File(File&&) noexcept;
@@ -50,7 +50,7 @@ class File {
   const std::map<std::string, Value>& fields() const { return fields_; }
   const std::map<std::string, TensorInfo>& tensors() const { return tensors_; }
 
-  // Returns the field's value, or nullptr if there is none. Returns INVALID_ARGUMENT with the file and field if its
+  // Returns the field's value, or nullptr if there is none. Returns INVALID_ARGUMENT, naming the file and field, if its
   // type is not T.
   template <typename T>
   absl::StatusOr<const T*> Find(const std::string& key) const {
@@ -60,7 +60,7 @@ class File {
     if (value == nullptr) return OtherKind(key);
     return value;
   }
-  // Same as Find, but returns NOT_FOUND with the file and field if the field is missing.
+  // Same as Find, but returns NOT_FOUND, naming the file and field, if the field is missing.
   template <typename T>
   absl::StatusOr<T> Require(const std::string& key) const {
     INGOT_ASSIGN_OR_RETURN(const T* value, Find<T>(key));
