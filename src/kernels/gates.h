@@ -1,5 +1,5 @@
-// Gated activations other than SwiGLU (kernels/layers.h), elementwise on the CPU with raw pointers. Supports fp32,
-// fp64, and bf16 computed in fp32. Does not use torch. An element's bits depend only on its two inputs.
+// Computes gated activations other than SwiGLU (kernels/layers.h), elementwise on the CPU from raw pointers. Supports
+// fp32, fp64, and bf16 computed in fp32. Does not use torch. An element's bits depend only on its two inputs.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The parts of a transformer layer besides attention, on the CPU: linear, RMSNorm, RoPE, SwiGLU. Raw pointers, fp32,
-// fp64, or bf16, no torch. bf16 is summed in fp32 and rounded when stored. Its gradients are those of fp32, rounded.
+// Computes the parts of a transformer layer besides attention on the CPU: linear, RMSNorm, RoPE, SwiGLU. Uses raw
+// pointers to fp32, fp64, or bf16, without torch. bf16 sums and gradients are computed in fp32 and rounded when stored.
 //
 // Invariant (tested bit for bit): a row of the result depends only on that row of the input, not on the number of rows
 // or the threads. So a token gets the same numbers in a decode step with one row and in a training batch with
@@ -46,14 +46,14 @@ struct RmsNormArgs {
 // inverse [rows] receives 1 / sqrt(...) for the backward pass; null = not needed.
 template <typename T>
 void RmsNorm(const RmsNormArgs<T>& args, T* y, Accumulator<T>* inverse, const ParallelFor& parallel);
-// Overwrites grad_x, which is the gradient with respect to s, and grad_weight. Here args.x is s. by_sum is the gradient
-// with respect to s that bypasses the norm; null = none.
+// Overwrites grad_x, which is the gradient with respect to s, and grad_weight. Here args.x is s. by_sum is the part of
+// the gradient with respect to s that bypasses the norm; null = none.
 template <typename T>
 void RmsNormBackward(const RmsNormArgs<T>& args, const T* grad, const T* by_sum, const Accumulator<T>* inverse,
                      T* grad_x, T* grad_weight, const ParallelFor& parallel);
 
-// RoPE (half-rotation) of x [rows, heads, head_dim], after an RMSNorm over head_dim if `weight` is set. Row r of x is
-// at x + r * x_row_stride and uses row positions[r] of the tables cos and sin [positions, head_dim / 2].
+// Applies RoPE (half-rotation) to x [rows, heads, head_dim], after an RMSNorm over head_dim if `weight` is set. Row r
+// of x is at x + r * x_row_stride and uses row positions[r] of the tables cos and sin [positions, head_dim / 2].
 template <typename T>
 struct RotateArgs {
   const T* x = nullptr;

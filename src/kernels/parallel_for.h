@@ -1,4 +1,4 @@
-// Defines how kernels use threads. Kernels never start their own.
+// Defines how kernels use threads. Kernels never start threads.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 
 namespace ingot::kernels {
 
-// Runs body(begin, end) over disjoint ranges that cover [0, count), on the threads of its owner, and returns when all
-// are done. Any thread may run any range, so a kernel's result must not depend on the thread.
+// Runs body(begin, end) over disjoint ranges that cover [0, count), on its owner's threads, and returns when all are
+// done. Any thread may run any range, so a kernel's result must not depend on the thread.
 using ParallelFor = std::function<void(int64_t count, const std::function<void(int64_t begin, int64_t end)>& body)>;
 
 // Runs everything on the calling thread.

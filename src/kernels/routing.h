@@ -1,4 +1,4 @@
-// Chooses experts from rows of router logits, on the CPU with raw pointers, in fp32 or fp64. Does not use torch.
+// Chooses experts from rows of router logits, on the CPU from raw pointers, in fp32 or fp64. Does not use torch.
 //
 //   scores    softmax or sigmoid of a row's logits
 //   choice    scores + bias: the per_token largest, only from the best groups (DeepSeek-V3, arXiv 2412.19437, section
@@ -15,8 +15,8 @@
 namespace ingot::kernels {
 
 enum class RouterScoring : uint8_t {
-  kSoftmax,        // over all experts
-  kSigmoid,        // for each expert separately
+  kSoftmax,        // softmax over all experts
+  kSigmoid,        // sigmoid of each expert's logit
   kSoftmaxChosen,  // weights are a softmax over the chosen logits, and scores are the softmax over all
 };
 
@@ -44,8 +44,8 @@ template <typename T>
 void Route(const RoutingShape& shape, const RoutingArgs<T>& args, const ParallelFor& parallel);
 
 // Overwrites grad_logits [rows, experts] with the gradient with respect to the logits. by_weights [rows, per_token] and
-// by_scores [rows, experts] are the gradients with respect to the forward pass's results; null = none. `args` are as
-// after Route.
+// by_scores [rows, experts] are the gradients with respect to the forward pass's results; null = none. `args` must be
+// in the state that Route left.
 template <typename T>
 void RouteBackward(const RoutingShape& shape, const RoutingArgs<T>& args, const T* by_weights, const T* by_scores,
                    T* grad_logits, const ParallelFor& parallel);

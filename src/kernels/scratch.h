@@ -1,5 +1,5 @@
-// Uninitialized memory for a kernel's computation, aligned to a cache line. Each thread reuses the blocks that it has
-// returned. Otherwise, each call would map and zero fresh pages, often a megabyte or more, which costs more than a
+// Provides uninitialized memory for a kernel's computation, aligned to a cache line. Each thread reuses the blocks that
+// it has returned. Otherwise, each call would map and zero new pages, often a megabyte or more, which costs more than a
 // small matrix multiplication.
 #pragma once
 
@@ -12,14 +12,14 @@ namespace ingot::kernels::tiles {
 
 struct GiveScratchBack {
   size_t bytes = 0;
-  void operator()(std::byte* block) const;  // to the calling thread
+  void operator()(std::byte* block) const;  // returns the block to the calling thread
 };
 using ScratchBlock = std::unique_ptr<std::byte, GiveScratchBack>;
 
 // Returns a block with at least `bytes` bytes. Throws std::bad_alloc.
 ScratchBlock TakeScratch(size_t bytes);
 
-// Space for `count` numbers.
+// Provides space for `count` numbers.
 template <typename T>
 class Scratch {
   static_assert(std::is_trivially_copyable_v<T>);

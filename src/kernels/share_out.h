@@ -11,7 +11,7 @@ namespace ingot::kernels::tiles {
 inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Hands out items 0..count-1, in order, to the threads of `parallel`. A thread takes the next item when it finishes
-// one. make_worker() is called once per thread and returns a function of the item.
+// one. make_worker() is called once per thread and returns a function that processes an item.
 template <typename MakeWorker>
 void ShareOut(const ParallelFor& parallel, int64_t count, double flops, const MakeWorker& make_worker) {
   std::atomic<int64_t> next{0};

@@ -1,19 +1,19 @@
-// The policy of a row of logits, on the CPU: log-softmax at a temperature, its entropy, and the gradient with respect
-// to the logits. Raw pointers, fp32 or fp64, no torch.
+// Computes the policy of rows of logits on the CPU: log-softmax at a temperature, its entropy, and the gradient with
+// respect to the logits. Uses raw pointers to fp32 or fp64, without torch.
 //
 // With d = (z - top) / t for a row's logits z,
 //
 //   log p_i = d_i - log_sum.
 //
-// At low temperatures, z / t is large, so subtracting such numbers loses precision, but subtracting logits does not.
-// Between the two passes of a training step, the logits are the only array that is as wide as the vocabulary. exp is
-// computed twice, which costs less than writing it to memory and reading it back.
+// At low temperatures, z / t is large, and subtracting such numbers loses precision, so the logits are subtracted
+// first. Between a training step's two passes, the logits are the only array that is as wide as the vocabulary. exp is
+// computed twice, because storing it in memory and reading it back would cost more.
 //
 // Invariant (tested bit for bit): a row's results depend only on that row, not on the number of rows or the threads.
 // log p is the same whether it is computed for the whole row (rollout) or for one token (the trainer).
 //
-// Matrices are dense and row-major. If a logit is not finite, its row's entropy is NaN, and unless the logit is
-// -infinity, so are the row's log-probs. Blocks until done. Thread safe.
+// Matrices are dense and row-major. If a logit is not finite, its row's entropy is NaN. Unless the logit is -infinity,
+// the row's log-probs are also NaN. Blocks until done. Thread safe.
 #pragma once
 
 #include <cstdint>

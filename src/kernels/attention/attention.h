@@ -1,4 +1,4 @@
-// Tree attention on the CPU with raw pointers, in bf16 (with fp32 sums), fp32, or fp64. Does not use torch.
+// Computes tree attention on the CPU from raw pointers, in bf16 (with fp32 sums), fp32, or fp64. Does not use torch.
 //
 // A call processes a ragged batch of sequences. A sequence is a range of queries over its keys. The packed index
 // numbers a sequence's keys from 0. Its queries have the packed indices [q_offset, q_offset + q_count).
@@ -6,7 +6,7 @@
 //   keys      0 1 2 3 4 5 6 7 8 9        key_count 10
 //   queries               6 7 8 9        q_offset 6, q_count 4 (decode: q_count 1, training: q_offset 0)
 //
-// Query i sees key j exactly if j <= i < visible_end[j] (if visible_end is null: j <= i) and, with a window,
+// Query i sees key j if and only if j <= i < visible_end[j] (if visible_end is null: j <= i) and, with a window,
 // positions[i] - positions[j] < window. visible_end describes causal attention, packed documents, and trees. A position
 // is a depth in the tree, so a window counts ancestors. Keys are contiguous or in pages listed by a block table. A sink
 // is a logit per head that is included in the softmax but has no value.
@@ -16,14 +16,14 @@
 //   skipped   if k0 >= q1 or max(visible_end) <= q0,
 //   unmasked  if k1 - 1 <= q0 and min(visible_end) >= q1,
 //   masked    otherwise.
-// A window adds similar tests on bounds of the positions. Skipped tiles cost almost nothing, because tile_index.h skips
-// whole ranges of them.
+// A window adds similar tests on position bounds. Skipped tiles cost almost nothing, because tile_index.h skips whole
+// ranges of them.
 //
 // Invariant (tested bit for bit): a query's output and log-sum-exp depend only on its own row, its packed index, and
 // its keys with their visible_end and positions. They do not depend on other sequences in the batch, other queries, the
 // page size, the placement of the keys (contiguous, in pages, in runs), or the threads. Tiles start at multiples of
-// kKeyTile in the packed index, a row adds them in ascending order, and a masked key does not change any bit. The
-// result does depend on the instruction set chosen at run time.
+// kKeyTile in the packed index, each row adds its tiles in ascending order, and a masked key does not change any bit.
+// It does depend on the instruction set chosen at run time.
 //
 // bf16: some machines multiply bf16 pairs (AMX, AVX512-BF16). On those, probabilities and their gradients are rounded
 // to bf16 before they are multiplied, and denormal bf16 numbers count as zero. Other machines convert the inputs to
@@ -53,8 +53,8 @@ struct AttentionShape {
   double soft_cap = 0;   // a score s becomes cap tanh(s / cap) before the mask (Gemma 2, arXiv 2408.00118); 0 = no cap
 };
 
-// A run of consecutive keys in a sequence that are in consecutive rows of k and v. It ends at the first key of the next
-// run.
+// A run of consecutive keys in a sequence, stored in consecutive rows of k and v. It ends at the next run's first
+// key.
 struct KeyRun {
   int32_t key = 0;  // packed index of the first key
   int32_t row = 0;  // row of the first key in k and v
@@ -72,7 +72,7 @@ struct AttentionSequence {
   const int32_t* visible_end = nullptr;  // [key_count]; null = plain causal
   const int32_t* positions = nullptr;    // [key_count] depths, used only with a window; null = the packed index
   // Runs of keys in ascending order, starting at key 0. They replace key_begin and cannot be combined with a block
-  // table. With runs, a path through a packed tree can be a separate sequence without moving its keys. Null = one run.
+  // table. With runs, a path through a packed tree can be a separate sequence without copying its keys. Null = one run.
   const KeyRun* key_runs = nullptr;
   int64_t key_run_count = 0;
 };
@@ -136,7 +136,7 @@ template <typename T>
 void AttentionBackward(const AttentionShape& shape, const AttentionBackwardArgs<T>& args, const ParallelFor& parallel);
 
 // InstructionSet returns the set in use on this machine: "amx", "avx512bf16", "avx512", "avx2", or "portable". The
-// first two differ from avx512 only for bf16. "amx" also requires permission from the operating system, which the
+// first two differ from "avx512" only for bf16. "amx" also requires permission from the operating system, which the
 // process requests once. Environment variables have no effect. Tests and benchmarks may select a lower set before the
 // first call and while no call is running, but never a higher one. LimitInstructionSet returns the set that is now in
 // use.

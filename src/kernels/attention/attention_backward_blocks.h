@@ -56,7 +56,7 @@ class BlockWorker {
   }
 
  private:
-  static constexpr int64_t kPackedBlocks = 16;  // their packed form stays in the L2 cache
+  static constexpr int64_t kPackedBlocks = 16;  // the number whose packed form stays in the L2 cache
   struct Rows {
     QueryRange range{};
     bool packed = false;

@@ -14,8 +14,8 @@ namespace ingot::kernels::backward {
 using tiles::CeilDiv;
 
 // Keys and queries are divided into stripes. Phase p combines key stripe k with query stripe (k + p) mod n. So no two
-// items in a phase add to the same gradient, and every gradient sums its terms in phase order. There are no copies to
-// sum, and results do not depend on the threads. The division depends only on the shape.
+// items in a phase add to the same gradient, and every gradient sums its terms in phase order. No per-thread copies
+// have to be summed, and results do not depend on the threads. The division depends only on the shape.
 struct Stripes {
   int64_t keys, queries;  // per stripe; a boundary never splits a key tile or a query block
   int64_t key_stripes, query_stripes;

@@ -67,13 +67,13 @@ class RowWorker {
   }
 
  private:
-  // Processes as many queries at a time as can stay packed, so that each query is packed only once. Every gradient
-  // still sums its terms in ascending order.
+  // Processes as many queries at a time as fit in packed form, so each query is packed only once. Every gradient still
+  // sums its terms in ascending order.
   void RunQueries(const Item& item, int64_t first_query, int64_t last_query) {
     const int64_t last_key = std::min(p_.args.keys, item.first_key + p_.stripes.keys);
     for (int64_t k0 = item.first_key; k0 < last_key; k0 += kKeyTile) {
       const int64_t tile = k0 / kKeyTile, cols = std::min(kKeyTile, p_.args.keys - k0);
-      // Queries from the tile's first key to the last query that may see the tile.
+      // Covers queries from the tile's first key to the last query that may see the tile.
       const int64_t from = std::max(first_query, (k0 - p_.args.q_offset) / p_.queries_per_block * p_.queries_per_block);
       const int64_t to = std::min(last_query, index_.LastQuery(tile) - p_.args.q_offset);
       bool packed = false;
@@ -89,7 +89,7 @@ class RowWorker {
     }
   }
 
-  static constexpr int64_t kPackedBlocks = 8;  // as many as fit in the L2 cache with the other data
+  static constexpr int64_t kPackedBlocks = 8;  // the number that fits in the L2 cache with the other data
 
   void PackKeys(int64_t kv_head, int64_t k0, int64_t cols) {
     const int64_t depth = p_.shape.head_dim;

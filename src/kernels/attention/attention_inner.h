@@ -3,7 +3,7 @@
 //
 // The loops work on packed tiles in a thread's scratch memory. A packed tile consists of words as large as the
 // accumulator. A word is one number, or two adjacent bf16 numbers if the machine multiplies pairs (`pack` 2). One
-// matrix product routine then suffices for all of attention. A is the broadcast side, and B is the side along the
+// matrix product routine then suffices for all of attention. A is broadcast, and B runs along the
 // vectors:
 //
 //   scores  s  = q k^T     A q rows            B k columns     sum over words of head_dim
@@ -19,8 +19,8 @@
 // A machine may process `step` words along a sum's index at once (AMX: 16). The words of head_dim and the rows of pairs
 // are then padded with zeros to a multiple of `step` (PackedWords).
 //
-// Each result is one chain of operations in ascending index order, no matter how many rows a call has. A zero word does
-// not change any bit of a sum.
+// Each result is computed by one chain of operations in ascending index order, no matter how many rows a call has. A
+// zero word does not change any bit of a sum.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ inline constexpr int64_t kAlign = 16;  // the width of B is a multiple of this
 //   c[r * ldc + n] = (add ? c[r * ldc + n] * (row_scale ? row_scale[r] : 1) : 0)
 //                  + sum over k < depth of a[r * row_step + k * k_step] * b[k * ldb + n]
 //
-// b is read up to a whole step of k, and must be zero beyond depth. With k_step 1, a is read just as far, and must be
+// b is read up to a whole step of k, and must be zero beyond depth. With k_step 1, a is read equally far and must be
 // finite there. With row_step 1, a is not read beyond depth, but rows up to a multiple of kAlign must be readable.
 template <typename Acc>
 struct Gemm {
@@ -57,7 +57,7 @@ struct Gemm {
 struct TileMask {
   int64_t group;  // row r belongs to query first_query + r / group
   int64_t first_query, first_key;
-  int64_t keys;                    // columns at and after this index are hidden
+  int64_t keys;                    // number of keys; columns at or after this index are hidden
   const int32_t* visible_end;      // by column; null = keys have no end
   int64_t window;                  // 0 = none; otherwise, a query sees key j only if j's position > its own - window
   double hidden;                   // value of a hidden score: infinity with the opposite sign of the scale
@@ -92,7 +92,7 @@ struct BlockTile {
 };
 
 // The forward pass over blocks of `rows` query rows. The machine determines the format of the scratch memory, which has
-// the same size as the other formats, for whole blocks. The results of a row are bit-identical to those of few_scores,
+// the same size as the other formats, for whole blocks. A row's results are bit-identical to those of few_scores,
 // softmax, and few_output.
 template <typename T>
 struct BlockForward {

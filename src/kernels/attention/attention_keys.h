@@ -30,7 +30,7 @@ inline const KeyRun* RunOf(const AttentionSequence& s, int64_t k0) {
 }
 
 // Calls f(j, key, value) for keys [k0, k0 + cols) in a sequence and one kv head, where j starts at 0. Iterates over one
-// page at a time, because when decoding, a division per key would cost more than the key itself.
+// page at a time, because during decoding, a division per key would cost more than the key itself.
 template <typename T, typename F>
 void ForKeys(const AttentionForwardArgs<T>& args, const AttentionShape& shape, const AttentionSequence& s, int64_t head,
              int64_t k0, int64_t cols, const F& f) {

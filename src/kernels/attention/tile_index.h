@@ -17,8 +17,8 @@ struct QueryRange {
   int64_t low_position, high_position;
 };
 
-// Stores the bounds of visible_end and of the positions for each tile of kKeyTile keys. Above that are levels that each
-// combine kFan tiles, so a long range of hidden tiles is skipped in few steps. Immutable. Keeps the pointers.
+// Stores the bounds of visible_end and of the positions for each tile of kKeyTile keys. Each higher level combines kFan
+// entries of the one below, so a long range of hidden tiles is skipped in a few steps. Immutable. Stores the pointers.
 class TileIndex {
  public:
   // visible_end and positions are [keys] or null (plain causal, or the packed index). window 0 = none.

@@ -5,8 +5,8 @@
 //   GradKeysKernel  per tile of keys, over the blocks that see it:  grad_v = p^T grad_out, grad_k = scale * ds^T q
 //   GradSinksKernel per head: a sink has probability e^(sink - lse) and no value
 //
-// Two kernels recompute the probabilities from the log-sum-exp. The heads in a group are rows of one block, so the sum
-// over rows includes the sum over heads.
+// Two kernels recompute the probabilities from the log-sum-exp. A group's heads are rows of one block, so the sum over
+// rows includes the sum over heads.
 #pragma once
 
 #include "kernels/cuda/attention_tile.cuh"
@@ -35,7 +35,7 @@ __device__ void ScoreGradients(Acc (&p)[kPiece][kPiece], Acc (&ds)[kPiece][kPiec
   DotTile(ds, m, a.grad_out, m.row_at, a.v, m.value_at, a.shape.head_dim);
   const Acc scale = static_cast<Acc>(a.shape.scale * kLog2E);
   for (int i = 0; i < kPiece; ++i) {
-    // A row that does not exist or sees no key does not contribute to any gradient.
+    // A row that does not exist or sees no key contributes to no gradient.
     if (!rows.valid[i] || a.lse[rows.entry[i]] == Acc(-INFINITY)) {
       for (int j = 0; j < kPiece; ++j) p[i][j] = ds[i][j] = Acc(0);
       continue;

@@ -1,7 +1,7 @@
 // Computes the forward pass of tree attention on CUDA: an online softmax over key tiles.
 //
-// Grid: x = block of rows (plan.blocks), y = kv head, z = kOutDims output columns. A row adds its tiles in ascending
-// order, and a hidden key adds exactly nothing. So a row's bits depend only on its own keys, as on the CPU.
+// Grid: x = block of rows (plan.blocks), y = kv head, z = kOutDims output columns. Each row adds its tiles in ascending
+// order, and a hidden key adds exactly zero. So a row's bits depend only on its own keys, as on the CPU.
 #pragma once
 
 #include "kernels/cuda/attention_tile.cuh"
@@ -14,7 +14,7 @@ struct SoftmaxState {
   Acc top[kPiece], sum[kPiece];
 };
 
-// Returns the state of the sink alone.
+// Returns the state with only the sink.
 template <typename T, typename Acc>
 __device__ SoftmaxState<Acc> BeginSoftmax(const ForwardArgs<T>& a, const RowPlace& rows) {
   SoftmaxState<Acc> state;

@@ -1,5 +1,5 @@
 // Builds the work list for a CUDA attention launch: the key tiles that each block of rows must read. The host builds it
-// with the CPU kernels' TileIndex. Plain C++ without CUDA, so it is built and tested everywhere.
+// with the CPU kernels' TileIndex. This is plain C++ without CUDA, so it is built and tested everywhere.
 //
 //   row     (query, head of a group): row r of a sequence is query r / group, head r % group, for each kv head
 //   block   consecutive rows of one sequence: kTileRows, or kMmaRows for the kernel that uses tensor cores
@@ -53,7 +53,7 @@ struct KeyBlock {
   int32_t first_run, last_run;  // indices into the plan's block runs
 };
 
-// Pointers into a copy of the packed plan.
+// Points into a copy of the packed plan.
 struct PlanView {
   const PlannedSequence* sequences;
   const RowBlock* blocks;

@@ -1,11 +1,11 @@
 // Steps of a block's work on one tile, shared by the kernels in attention_forward.cuh and attention_backward.cuh.
 //
 // A block is kThreads threads over a tile of kTileRows x kTileKeys. Thread (y, x) = (id / 16, id % 16) holds a 4 x 4
-// piece: rows 4y..4y+3, columns x, x+16, x+32, x+48. In an output with kOutDims columns, it holds the same rows and the
-// columns x, x+16, ... So a row's maximum, sum, and log-sum-exp stay in the 16 threads of a half-warp.
+// piece: rows 4y..4y+3, columns x, x+16, x+32, x+48. In an output with kOutDims columns, it holds columns x, x+16, ...
+// of the same rows. So a row's maximum, sum, and log-sum-exp stay in the 16 threads of a half-warp.
 //
-// All arithmetic is in the accumulator's type, fp32 or fp64, without atomic operations. One thread writes each output
-// and adds its terms in an order that depends only on packed indices.
+// All arithmetic is in the accumulator's type, fp32 or fp64, without atomic operations. Each output is written by one
+// thread, which adds its terms in an order that depends only on packed indices.
 #pragma once
 
 #include <math.h>

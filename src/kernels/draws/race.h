@@ -1,6 +1,6 @@
 // Samples a token with a race: the time for id v is exponentially distributed with rate w(v), and the smallest time
-// wins. So v wins with probability w(v) / sum w (the exponential form of the Gumbel-max trick). The sum over the row is
-// not needed.
+// wins. So v wins with probability w(v) / sum w (the exponential form of the Gumbel-max trick). This does not need the
+// sum over the row.
 //
 //   time(v) = -ln U(v) / w(v),   1 - U(v) = (~h + 1/2) 2^-64,   h = base::DeriveSeed(seed, v)
 //
@@ -21,7 +21,7 @@
 namespace ingot::kernels {
 
 struct RaceRow {
-  const float* log_weight = nullptr;  // [count], ln w + a constant, < infinity; -infinity or NaN = never sampled
+  const float* log_weight = nullptr;  // [count], ln w plus a constant, below infinity; -infinity or NaN = never sampled
   int64_t count = 0;
   const int32_t* ids = nullptr;  // [count], ascending; null = entry i is id i
 };

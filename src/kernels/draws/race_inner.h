@@ -1,4 +1,4 @@
-// Loops over a row for race.h, compiled once per instruction set (race_*.cc) and selected at run time.
+// The loops over a row for race.h. They are compiled once per instruction set (race_*.cc) and selected at run time.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct RaceKernels {
   const char* name;
 
   // Returns the first index in [begin, end) that may win, where id = index. Skips entries below `least`, and may skip
-  // ids with a time above e^bound. Which of those it skips depends on the instruction set. bound = FLT_MAX: stops at
+  // ids with a time above e^bound. Which ones it skips depends on the instruction set. If bound is FLT_MAX, stops at
   // the first entry that is at least `least`. `key` = Mix64(seed).
   int64_t (*next)(const float* row, int64_t begin, int64_t end, uint64_t key, float least, float bound);
 

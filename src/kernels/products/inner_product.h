@@ -1,8 +1,8 @@
-// Inner loops for products that use tile registers (product.cc), compiled with special flags (product_amx.cc).
+// The inner loops for products that use tile registers (product.cc), compiled with special flags (product_amx.cc).
 //
 // A panel is a packed group of up to 32 rows [outer] from one side, over some depth. For each 32 numbers of depth, it
 // has two tiles of 16 rows, 1 KiB each. Missing rows and numbers are zero. A tile of a contains its rows one after
-// another. A tile of b contains the pairs (k, k + 1) from its 16 rows side by side, as TDPBF16PS requires.
+// another. A tile of b contains the pairs (k, k + 1) of its 16 rows side by side, as TDPBF16PS requires.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ inline constexpr int64_t kPanel = 32, kStepNumbers = 32;
 struct Ahead {
   const char* row = nullptr;
   int64_t stride = 0;  // bytes between rows
-  int64_t lines = 0;   // per row
+  int64_t lines = 0;   // lines per row
   int64_t rows = 0;    // remaining rows
   int64_t line = 0;    // next line of `row`
 };
@@ -37,7 +37,7 @@ struct TileKernels {
   void (*add)(float* to, const float* x, int64_t n);
 };
 
-// Returns null if the compiler could not build the table. Must be used only if the machine supports it
+// Returns null if the compiler could not build the table. Use it only if the machine supports it
 // (HasTileProduct).
 const TileKernels* Tiles();
 

@@ -1,9 +1,9 @@
-// Multiplies two bf16 matrices using AMX tile registers. Used for the forward pass and gradients of linear layers. Raw
-// pointers, no torch.
+// Multiplies two bf16 matrices using AMX tile registers. Used for the forward pass and gradients of linear layers. Uses
+// raw pointers, without torch.
 //
-// Both sides are packed tile by tile into a block that stays in a core's L2 cache. An element of the result is one
-// chain of operations over the depth in steps of 32 (amx.h), no matter how many rows and columns there are. So a result
-// row depends only on its own input row. Blocks until done. Thread safe.
+// Both sides are packed tile by tile into a block that stays in a core's L2 cache. Each element of the result is
+// computed by one chain of operations over the depth in steps of 32 (amx.h), no matter how many rows and columns there
+// are. So a result row depends only on its own input row. Blocks until done. Thread safe.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ struct ProductArgs {
   std::span<const ProductTerm> terms;
   int64_t m = 0, n = 0;
   const BFloat16* bias = nullptr;  // [n]; null = none
-  // The dense result goes to one of these; the other must be null.
+  // The dense result is written to one of these. The other must be null.
   BFloat16* c = nullptr;  // rounded
   float* wide = nullptr;  // not rounded
   bool add = false;       // true = add to the contents of `wide`

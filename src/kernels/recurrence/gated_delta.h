@@ -1,5 +1,5 @@
-// Gated DeltaNet (arXiv 2412.06464) on the CPU with raw pointers, along a tree of rows: a short causal convolution,
-// then the delta-rule recurrence. Does not use torch.
+// Computes Gated DeltaNet (arXiv 2412.06464) on the CPU from raw pointers, along a tree of rows: a short causal
+// convolution, then the delta-rule recurrence. Does not use torch.
 //
 //   u_t = silu(sum over j < kernel of weight[kernel - 1 - j] * x of the j-th ancestor)  per channel: q | k | v
 //   S_t = a_t S + k_t (b_t (v_t - (a_t S)^T k_t))^T,  S the state of row t's parent     per head, [key_dim, value_dim]
@@ -8,17 +8,17 @@
 // where q and k are normalized to unit length (q is then divided by sqrt(key_dim)), b_t = sigmoid(rate), and a_t =
 // exp(-exp(decay) softplus(step + step_bias)).
 //
-// Each row has a parent, which is an earlier row in the call, a given state, or nothing. So the branches of a fork
-// start with the state after their common row, and a sequence continues where an earlier call stopped.
+// Each row's parent is an earlier row in the call, a given state, or nothing. So the branches of a fork start with the
+// state after their common row, and a sequence continues where an earlier call stopped.
 //
 //   rows      0 1 2 3 4 5           parents   -  0 1 1 3  state 7
 //             a b c                 row 3 starts with the state of row 1; row 5 continues a given state
 //               `-- d e
 //                       f
 //
-// Invariant (tested bit for bit): a row's result only depends on its ancestors' inputs. It does not depend on other
-// rows, on where one call stops and the next one continues, on the threads, or on the instruction set. Each sum is one
-// chain in a fixed order.
+// Invariant (tested bit for bit): a row's result depends only on its ancestors' inputs. It does not depend on other
+// rows, on where one call stops and the next one continues, on the threads, or on the instruction set. Each sum is
+// computed in a fixed order.
 //
 // The state is fp32 (fp64 for doubles). bf16 inputs are converted to fp32, and results are rounded when stored.
 //
@@ -41,7 +41,7 @@ struct DeltaShape {
   int64_t key_heads = 0;
   int64_t value_heads = 0;  // a multiple of key_heads; value head h uses key head h / (value_heads / key_heads)
   int64_t key_dim = 0, value_dim = 0;
-  int64_t kernel = 0;  // rows that the convolution sees, including its own; at least 1
+  int64_t kernel = 0;  // rows that the convolution sees, including the current one; at least 1
 
   int64_t keys() const { return key_heads * key_dim; }
   int64_t values() const { return value_heads * value_dim; }
@@ -61,7 +61,7 @@ struct KeptState {
 };
 
 // Plans the lifetimes of a call's states. If a row has a child that is not the next row, its state is held until its
-// last child has started. Such rows are nested, so few states are held at once.
+// last child has started. These lifetimes are nested, so few states are held at once.
 struct RowPlan {
   std::vector<int32_t> parents;  // one per row
   std::vector<int32_t> held;     // by row: where its state is held for later children; -1 = not held
@@ -69,7 +69,7 @@ struct RowPlan {
   int64_t rows() const { return static_cast<int64_t>(parents.size()); }
   bool follows(int64_t row) const { return row > 0 && parents[static_cast<size_t>(row)] == row - 1; }
 };
-// Returns nullopt if a parent does not precede its row, or rows are not in DFS pre-order. `given` is the number of
+// Returns nullopt if a parent does not precede its row or the rows are not in DFS pre-order. `given` is the number of
 // given states.
 std::optional<RowPlan> PlanRows(std::vector<int32_t> parents, int64_t given);
 
@@ -81,7 +81,7 @@ struct ConvolveArgs {
   const T* past = nullptr;    // inputs of the given states [slots, kernel - 1, channels]
   std::span<const KeptState> kept;
 };
-// u is [rows, channels]. kept_past has the shape of `past` and is written for the kept rows after all of `past` has
+// u is [rows, channels]. kept_past has the shape of `past` and receives the kept rows' inputs after all of `past` has
 // been read.
 template <typename T>
 void Convolve(const DeltaShape& shape, const RowPlan& plan, const ConvolveArgs<T>& args, Accumulator<T>* u,

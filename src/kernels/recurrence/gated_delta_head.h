@@ -45,8 +45,8 @@ class HeadRun {
   // elements in the states of all of the key head's value heads
   int64_t size() const { return shape_.sharing() * one(); }
 
-  const T* q() const { return q_.data(); }  // for the row read by Load: length 1 / sqrt(key_dim)
-  const T* k() const { return k_.data(); }  // length 1
+  const T* q() const { return q_.data(); }  // q of the row read by Load, with length 1 / sqrt(key_dim)
+  const T* k() const { return k_.data(); }  // k of the same row, with length 1
   T q_inverse() const { return q_inverse_; }
   T k_inverse() const { return k_inverse_; }
   T scale() const { return 1 / std::sqrt(static_cast<T>(shape_.key_dim)); }
@@ -88,7 +88,7 @@ class HeadRun {
   }
 
   // Updates value head i's state [key_dim, value_dim] with the loaded row. If not null, `error` receives v - memory,
-  // and `delta` its product with the rate.
+  // and `delta` receives `error` times the rate.
   void Step(int64_t head, int64_t row, int64_t i, T* state, T* error, T* delta) {
     const int64_t keys = shape_.key_dim, values = shape_.value_dim;
     const Gates<T> gates = GatesOf(head, row, i);

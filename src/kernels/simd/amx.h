@@ -1,14 +1,14 @@
-// Functions for AMX tile registers. A tile has up to 16 rows of up to 64 bytes. Multiply uses C [m][n] in fp32, and A
-// [m][k] and B [k][n] with bf16 pairs.
+// Wraps AMX tile registers. A tile has up to 16 rows of up to 64 bytes. Multiply uses C [m][n] in fp32, and A [m][k]
+// and B [k][n] with bf16 pairs.
 //
-// One instruction sums the products of the first elements and of the second elements of the k pairs in two chains of
-// fused fp32 operations, each starting from zero. It adds the two sums, and then adds the result to C. Denormals count
-// as zero (Intel SDM, TDPBF16PS). So a sum depends only on how its index is split into steps of 16 words, and A and B
-// are interchangeable.
+// One instruction sums the products of the k pairs' first elements and of their second elements in two chains of fused
+// fp32 operations, each starting from zero. It adds the two sums and then adds the result to C. Denormals count as zero
+// (Intel SDM, TDPBF16PS). So a sum depends only on how its index is split into steps of 16 words, and A and B are
+// interchangeable.
 //
 // The rows and bytes of each tile are per-thread state. Other code that uses tiles (oneDNN) sets this state before it
 // computes. Call Enter before the first function here and Leave after the last one, and do not use tiles in any other
-// way in between. Do not call anything here before the check in instruction_set.cc.
+// way in between. Call these functions only after the check in instruction_set.cc.
 //
 // Uses inline assembly instead of <immintrin.h>, whose macros accept a tile number only as a token. Also, GCC 12's
 // macros do not declare that a load reads memory, so the compiler could move a preceding store after it.
@@ -28,8 +28,8 @@ struct alignas(64) TileConfig {
 };
 static_assert(sizeof(TileConfig) == 64);
 
-// Tiles 0 to 3 are C, 4 and 5 are A, and 6 and 7 are B. All have 16 rows of 64 bytes, except C and A at the last rows
-// of a product.
+// Tiles 0 to 3 are C, 4 and 5 are A, and 6 and 7 are B. All have 16 rows of 64 bytes, except C and A for a product's
+// last rows.
 constexpr TileConfig ConfigOf(int64_t rows) {
   TileConfig config;
   for (int t = 0; t < 8; ++t) {
@@ -39,7 +39,7 @@ constexpr TileConfig ConfigOf(int64_t rows) {
   return config;
 }
 struct TileConfigs {
-  TileConfig of[kTileRows + 1];  // by rows
+  TileConfig of[kTileRows + 1];  // by number of rows
   constexpr TileConfigs() {
     for (int64_t r = 1; r <= kTileRows; ++r) of[r] = ConfigOf(r);
   }

@@ -2,7 +2,7 @@
 // (inner_*.cc) and selected at run time.
 //
 // They work on tiles in a thread's scratch memory. Their callers (linear.cc, layers.cc) are compiled for the baseline.
-// Each element of a result is one fixed chain of operations, no matter how many rows a call has.
+// Each element of a result is computed by one fixed chain of operations, no matter how many rows a call has.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ template <typename T>
 struct Kernels {
   const char* name;
 
-  // Calling `dot` with more rows or columns than this is not faster. Multiples of kAlignCols.
+  // Larger calls of `dot` than this are not faster. Multiples of kAlignCols.
   int64_t rows, cols;
   // s[r * lds + j] = (accumulate ? s : 0) + dot(a + r * lda, b[j], depth). May write columns up to `cols` rounded up to
   // kAlignCols; columns after `cols` are garbage.
@@ -35,8 +35,8 @@ struct Kernels {
   // Writes grad_x and adds to grad_weight. `inverse` is the result of rms_norm.
   void (*rms_norm_backward)(T* grad_x, T* grad_weight, const T* grad, const T* x, const T* weight, T inverse,
                             int64_t n);
-  // Half-rotation of one head: (x1, x2) -> (x1 c - x2 s, x2 c + x1 s), n = head_dim / 2. out may equal x. sign -1
-  // inverts it.
+  // Half-rotates one head: (x1, x2) -> (x1 c - x2 s, x2 c + x1 s), n = head_dim / 2. out may equal x. sign -1 inverts
+  // it.
   void (*rotate)(T* out, const T* x, const T* cos, const T* sin, T sign, int64_t n);
   // out = silu(gate) * up
   void (*swiglu)(T* out, const T* gate, const T* up, int64_t n);

@@ -16,7 +16,7 @@ class Ahead {
  public:
   static constexpr int64_t kLine = 64 / sizeof(T);  // numbers per cache line
 
-  // Spreads the prefetches over `steps` steps. Null columns = nothing to prefetch.
+  // Distributes the prefetches over `steps` steps. Null columns = nothing to prefetch.
   Ahead(const T* const* columns, int64_t depth, int64_t steps)
       : columns_(columns),
         end_(columns == nullptr ? 0 : 4 * ((depth + kLine - 1) / kLine)),
@@ -88,9 +88,9 @@ void Dot(const typename P::T* a, int64_t lda, int64_t rows, const typename P::T*
   using T = typename P::T;
   constexpr int64_t kBlock = Vec<typename P::Acc>::kDotRows, kNumbers = Vec<typename P::Acc>::kWidth * P::kPack;
   constexpr int64_t kNear = 48 * 1024;  // bytes of a that are cheap to read repeatedly
-  // With many rows, the outer loop is over row blocks, so that a block of a stays in the L1 cache while b is streamed.
-  // With few rows, all of them are multiplied by four columns at a time, so that b is read from memory only once,
-  // during the computation of all blocks.
+  // With many rows, the outer loop is over row blocks, so that a block of a stays in the L1 cache while b is
+  // read. With few rows, all of them are multiplied by four columns at a time, so that b is read from memory only
+  // once.
   const int64_t group = rows * depth * static_cast<int64_t>(sizeof(T)) <= kNear ? rows : kBlock;
   for (int64_t r = 0; r < rows; r += group) {
     const int64_t n = rows - r < group ? rows - r : group, steps = (n + kBlock - 1) / kBlock * (depth / kNumbers);

@@ -1,8 +1,8 @@
-// Vectors for the inner loops. The inner_*.cc files include this header once per instruction set, each with its own
-// namespace INGOT_ISA, because the linker must never merge inline functions from two sets. For the same reason, this
-// header uses only <cstdint> and macros from the standard library.
+// Defines the vectors for the inner loops. The inner_*.cc files include this header once per instruction set, each with
+// its own namespace INGOT_ISA, because the linker must never merge inline functions from two sets. For the same reason,
+// this header uses only <cstdint> and macros from the standard library.
 //
-// Vec<T>::Type is a GCC vector with the usual operators. Vec adds the other operations.
+// Vec<T>::Type is a GCC vector with the usual operators. Vec adds further operations.
 #pragma once
 
 #include <cstdint>

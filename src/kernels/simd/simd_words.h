@@ -1,6 +1,6 @@
-// Conversions between numbers in memory, words, and vectors, based on simd.h. The rules of simd.h also apply here: it
-// is included once per instruction set, and has no inline function that the linker could merge with that of another
-// set.
+// Converts between numbers in memory, words, and vectors, based on simd.h. The rules of simd.h also apply here:
+// this header is included once per instruction set and has no inline functions that the linker could merge across
+// sets.
 //
 // A policy has:
 //   T, Acc          the type in memory and the type of the sums
@@ -29,7 +29,7 @@ struct Plain {
   static void PutN(T* p, V<Acc> x, int64_t n) { Vec<T>::StoreN(p, x, n); }
 };
 
-// bf16 on a machine without bf16 arithmetic. Converted to fp32 when packed.
+// bf16 on a machine without bf16 arithmetic. It is converted to fp32 when packed.
 struct Widened {
   using T = BFloat16;
   using Acc = float;
@@ -111,7 +111,7 @@ struct Paired {
 };
 #endif
 
-// Transposes a square of words from rows to columns, in place.
+// Transposes a square of words in place.
 template <typename Acc>
 struct Square {
   static constexpr int kSize = Vec<Acc>::kWidth;
@@ -183,7 +183,7 @@ struct Exp2Constants;
 template <>
 struct Exp2Constants<float> {
   static constexpr float kLowest = -126, kHighest = 127;
-  // The polynomial with the smallest maximum relative error (2e-9) on [-1/2, 1/2] and value 1 at 0.
+  // The polynomial with value 1 at 0 and the smallest maximum relative error (2e-9) on [-1/2, 1/2].
   static constexpr float kTerms[] = {1.0f,           0x1.62e430p-1f,  0x1.ebfbdcp-3f, 0x1.c6aee8p-5f,
                                      0x1.3b2d4cp-7f, 0x1.5f3e52p-10f, 0x1.41fbbcp-13f};
   static constexpr int kDegree = 6;

@@ -1,6 +1,6 @@
 // Benchmarks tree attention and the bf16 linear layer. Times the operators on named shapes and compares them with
-// torch's best matrix product and torch's own attention and linear layer. All of them run interleaved, so that other
-// load on the machine affects them equally.
+// torch's best matrix product, attention, and linear layer. The runs are interleaved, so that other load on the machine
+// affects all of them equally.
 #pragma once
 
 #include <cstdint>

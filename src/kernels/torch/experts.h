@@ -1,6 +1,6 @@
-// The parts of layers with experts, and their gates, as torch functions with autograd, based on kernels/routing.h and
-// kernels/gates.h. CPU only, fp32, fp64, and bf16. They throw c10::Error if tensors do not fit. A row of each result
-// only depends on its row of the input, bit for bit.
+// Provides expert routing and gates as torch functions with autograd, based on kernels/routing.h and kernels/gates.h.
+// CPU only, in fp32, fp64, and bf16. They throw c10::Error if tensors do not match. Each row of a result depends only
+// on that row of the input, bit for bit.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,5 +1,5 @@
-// Gated DeltaNet along a tree of rows, based on kernels/recurrence/gated_delta.h, in fp32, fp64, or bf16 on the CPU.
-// The functions throw c10::Error if tensors do not fit or are on another device, or if rows are not in DFS pre-order.
+// Computes Gated DeltaNet along a tree of rows, based on kernels/recurrence/gated_delta.h, in fp32, fp64, or bf16 on
+// the CPU. Throws c10::Error if tensors do not match or are on another device, or if rows are not in DFS pre-order.
 #pragma once
 
 #include <ATen/core/Tensor.h>

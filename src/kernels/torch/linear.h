@@ -1,8 +1,8 @@
-// Linear layers as torch functions with autograd, and the matrix products for their gradients.
+// Provides linear layers as torch functions with autograd, and the matrix products for their gradients.
 //
-// On the CPU in fp32, fp64, and bf16, the layers use kernels/layers.h, where a row of the result only depends on its
-// row of the input. ATen computes the products for gradients, except for bf16 on machines with tile registers
-// (product.h). Other dtypes and devices use ATen operators. The functions throw c10::Error if tensors do not fit.
+// On the CPU in fp32, fp64, and bf16, the layers use kernels/layers.h, where each row of the result depends only on
+// that row of the input. ATen computes the products for gradients, except for bf16 on machines with tile registers
+// (product.h). Other dtypes and devices use ATen operators. The functions throw c10::Error if tensors do not match.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,7 +16,7 @@ at::Tensor LinearOp(const at::Tensor& x, const at::Tensor& weight, const at::Ten
 
 // Several layers with the same input: weights[i] [out_i, in] and, if `biases` is not empty, biases[i] [out_i] or
 // undefined -> [rows, out_i] each. Each result equals that of LinearOp. The gradient with respect to x is one product
-// over all gradients of results, rounded once.
+// over all results' gradients, rounded once.
 std::vector<at::Tensor> LinearsOp(const at::Tensor& x, at::TensorList weights, at::TensorList biases = {});
 
 // Same as LinearOp, but the result has the type of the sums: fp32 for bf16 (on other devices, the converted ATen

@@ -1,8 +1,8 @@
-// The policy of rows of logits: log_softmax(logits / temperature) over the vocabulary in fp32 (fp64 for fp64), its
-// entropy, and the gradient with respect to the logits. All log-probs, both rollout's and the trainer's, are computed
-// by this code. Equal rows give bit-identical log-probs, no matter how many rows there are, and whether a whole row or
-// one token is computed. Uses kernels/softmax.h on the CPU, and ATen on other devices. No result of Policy has an
-// autograd history.
+// Computes the policy of rows of logits: log_softmax(logits / temperature) over the vocabulary in fp32 (fp64 for fp64),
+// its entropy, and the gradient with respect to the logits. Both rollout and the trainer compute all log-probs with
+// this code. Equal rows give bit-identical log-probs, no matter how many rows there are, and whether a whole row or one
+// token is computed. Uses kernels/softmax.h on the CPU, and ATen on other devices. Policy's results have no autograd
+// history.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,7 +26,7 @@ struct PolicyTokens {
   std::vector<int64_t> token;
 };
 
-// The functions throw c10::Error if shapes, types, or indices do not fit.
+// The functions throw c10::Error if shapes, types, or indices do not match.
 class Policy {
  public:
   // logits are [M, V] without autograd history. fp32 and fp64 are used in place, and other types are converted.

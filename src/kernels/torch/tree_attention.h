@@ -1,4 +1,4 @@
-// Tree attention as torch operators, based on kernels/attention/attention.h.
+// Provides tree attention as torch operators, based on kernels/attention/attention.h.
 //
 // Registered with the dispatcher under `ingot`:
 //
@@ -15,8 +15,8 @@
 // q is [rows, heads, head_dim]. k and v are [keys, kv_heads, head_dim] or, with a block table, pages [num_pages,
 // page_size, kv_heads, head_dim]. kv_heads divides heads. Supports fp32, fp64, and bf16 with sums in fp32. fp16 is
 // converted to fp32. out has q's shape and dtype, and lse [rows, heads] is fp32 (fp64). kernels/attention/attention.h
-// defines the arguments. Integer arrays are on the CPU. On CUDA, they may also be on the device, which costs a copy
-// back and a wait.
+// defines the arguments. Integer arrays are on the CPU. On CUDA, they may also be on the device, which requires a copy
+// to the host and a wait.
 //
 // Uses the calling thread's at::get_num_threads() threads. All functions check their tensors and throw c10::Error.
 #pragma once
@@ -61,8 +61,8 @@ std::tuple<at::Tensor, at::Tensor> TreeAttentionForward(const at::Tensor& q, con
 std::tuple<at::Tensor, at::Tensor> TreeAttentionForward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                                         const at::Tensor& visible_end, double scale);
 
-// Computes the backward pass for a stream that is processed in pieces, without autograd. The queries belong to the last
-// keys. Adds the gradients of k and v to k_sum and v_sum [keys, kv_heads, head_dim] in fp32 (fp64), so keys that
+// Computes the backward pass for a stream that is processed in pieces, without autograd. The queries are those of the
+// last keys. Adds the gradients of k and v to k_sum and v_sum [keys, kv_heads, head_dim] in fp32 (fp64), so keys that
 // several pieces see accumulate their gradients without rounding. Returns the gradient of q. If `grad_sinks` is not
 // null, it receives the gradient of options.sinks. Block table and sequences must be undefined. On a device without its
 // own kernel, each piece's contribution is rounded to k's type before it is added.
@@ -70,7 +70,7 @@ at::Tensor TreeAttentionBackward(const at::Tensor& grad, const at::Tensor& q, co
                                  const at::Tensor& out, const at::Tensor& lse, const TreeAttentionOptions& options,
                                  const at::Tensor& k_sum, const at::Tensor& v_sum, at::Tensor* grad_sinks = nullptr);
 
-// One packed stream, where each row is summed in the order of a separate sequence, so that it is bit-identical to
+// Processes one packed stream. Each row is summed in the order of a separate sequence, so it is bit-identical to
 // rollout's (law 3). Without autograd. Returns out and the log-sum-exp. `paths` are pieces of root-to-leaf paths that
 // contain every query once, in order. Their keys are given by key_runs, and the packed index is the depth. CPU only.
 // Uses `paths` only during the call. For the gradient, use TreeAttentionBackward on the packed stream, which sums in
@@ -80,10 +80,10 @@ std::tuple<at::Tensor, at::Tensor> PathAttentionForward(const at::Tensor& q, con
                                                         const at::Tensor& sinks = {}, int64_t window = 0,
                                                         double soft_cap = 0);
 
-// The form that rollout uses, without autograd and without integer tensors. q and out are [rows, heads, head_dim] (with
-// the last two dimensions dense), and k_pages and v_pages are contiguous [num_pages, page_size, kv_heads, head_dim].
-// All have the same dtype, fp32, fp64, or bf16, on the CPU or on a device whose library is loaded. Block tables,
-// visible_end, and positions are in host memory. Checks that rows and block-table entries are in range.
+// Computes attention for rollout, without autograd and without integer tensors. q and out are [rows, heads, head_dim]
+// (with the last two dimensions dense), and k_pages and v_pages are contiguous [num_pages, page_size, kv_heads,
+// head_dim]. All have the same dtype, fp32, fp64, or bf16, on the CPU or on a device whose library is loaded. Block
+// tables, visible_end, and positions are in host memory. Checks that rows and block-table entries are in range.
 void PagedTreeAttention(const at::Tensor& q, const at::Tensor& k_pages, const at::Tensor& v_pages,
                         std::span<const AttentionSequence> sequences, double scale, const at::Tensor& out,
                         const at::Tensor& sinks = {}, int64_t window = 0, double soft_cap = 0);
