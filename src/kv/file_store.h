@@ -1,9 +1,9 @@
-// A Store in a directory on any POSIX file system, tmpfs included, which machines may share. The file system must
-// support flock(2) between its machines.
+// Implements Store in a directory on any POSIX file system, including tmpfs. Several machines may share it. The file
+// system must support flock(2) between its machines.
 //
-// A chunk is written to tmp/ and renamed, without fsync: after a machine's crash, a torn file fails its checksum and is
-// a miss. After an I/O error, the store is off for 1, 2, 4, ... 16 s: every call returns UNAVAILABLE at once. The first
-// error and one per minute are logged.
+// A chunk is written to tmp/ and renamed, without fsync. If the machine crashes, a torn file fails its checksum and
+// counts as a miss. After an I/O error, the store is off for 1, 2, 4, ... 16 s, and every call returns UNAVAILABLE at
+// once. The first error and one per minute are logged.
 //
 // A thread marks the held roots and removes old ones (folder.h).
 #pragma once
@@ -39,7 +39,7 @@ class FileStore final : public Store {
   void Hold(std::vector<base::Key128> roots) override;
   StoreStats stats() const override;
 
-  // Marks the held roots, and removes old roots and what killed processes left. Called every few seconds.
+  // Marks the held roots, and removes old roots and files left by killed processes. Called every few seconds.
   absl::Status Maintain();
 
  private:

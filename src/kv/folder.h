@@ -1,4 +1,4 @@
-// The folder of a file store: its paths, its size, and what is removed from it. Any process may be killed at any time.
+// Manages a file store's folder: its paths, its size, and removals. Any process may be killed at any time.
 //
 //   lock, usage          the size of all chunks, changed under a file lock (flock); never less than the true size
 //   clock                touched to read the file system's time, which is the same for all machines
@@ -25,7 +25,7 @@ namespace ingot::kv {
 
 class StoreFolder {
  public:
-  // Creates what is missing. Returns UNAVAILABLE with the path if the folder cannot be written or locked.
+  // Creates what is missing. Returns UNAVAILABLE, naming the path, if the folder cannot be written or locked.
   static absl::StatusOr<std::unique_ptr<StoreFolder>> Open(const std::string& path, int64_t max_bytes);
 
   std::string PathOf(const Chunk& chunk) const;
@@ -41,14 +41,14 @@ class StoreFolder {
   // Moves a chunk with wrong bytes to corrupt/.
   void SetAside(const Chunk& chunk);
 
-  // Marks a root as held now. Does nothing if the store has no chunks of it.
+  // Marks a root as held now. Does nothing if the store has no chunks for it.
   absl::Status Keep(const base::Key128& root);
-  // Removes the roots that nobody has kept for `seconds`.
+  // Removes the roots that no process has kept for `seconds`.
   absl::Status Retire(double seconds);
-  // Removes what killed processes left in tmp/ and trash/: drafts whose process is gone, or that are old.
+  // Removes files left by killed processes in tmp/ and trash/: drafts that are old or whose process is gone.
   absl::Status Clean();
 
-  int64_t bytes() const { return bytes_; }  // of all chunks, when this process last published one
+  int64_t bytes() const { return bytes_; }  // size of all chunks when this process last published one
   int64_t retired_bytes() const { return retired_bytes_; }
   int64_t evicted_bytes() const { return evicted_bytes_; }
 
@@ -69,7 +69,7 @@ class StoreFolder {
   const std::string path_;
   const int64_t max_bytes_;
   const std::string host_;
-  // Numbers the drafts of all stores of this process, which share names in tmp/ and trash/.
+  // Numbers the drafts of all stores in this process, so that their names in tmp/ and trash/ are unique.
   static inline std::atomic<uint64_t> drafts_{0};
   std::atomic<int64_t> bytes_{0}, retired_bytes_{0}, evicted_bytes_{0}, corrupt_{0};
 };

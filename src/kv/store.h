@@ -1,7 +1,7 @@
-// A store of chunks that engines share (chunk.h).
+// Stores chunks that engines share (chunk.h).
 //
-// All functions are thread safe and block on I/O, so they must not be called on an engine's step thread. Every failure
-// means that the caller computes the chunk itself.
+// All functions are thread safe and block on I/O, so they must not be called on an engine's step thread. After any
+// failure, the caller computes the chunk itself.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 namespace ingot::kv {
 
 struct StoreStats {
-  int64_t corrupt = 0;        // chunks with wrong bytes, since the store was opened, like all but `bytes`
+  int64_t corrupt = 0;        // chunks with wrong bytes; counts start when the store is opened
   int64_t put_chunks = 0;     // chunks written
   int64_t failed_puts = 0;    // chunks not written, because of an error
   int64_t retired_bytes = 0;  // removed by this process, because no engine held their version
@@ -30,8 +30,8 @@ class Store {
   virtual int64_t Longest(const Root& root, std::span<const Chunk> chain) = 0;
 
   // Reads a chunk into `planes`. After an error, `planes` may have any bytes.
-  //   NOT_FOUND    the store does not have it
-  //   DATA_LOSS    its file is not this chunk, or has wrong bytes; it is moved away
+  //   NOT_FOUND    the store does not have the chunk
+  //   DATA_LOSS    the file is not this chunk or has wrong bytes, and is moved away
   //   UNAVAILABLE  the store cannot be read now
   virtual absl::Status Get(const Root& root, const Chunk& chunk, const PlanesToRead& planes) = 0;
 
@@ -39,8 +39,8 @@ class Store {
   // if it cannot be written now, and RESOURCE_EXHAUSTED if it does not fit.
   virtual absl::Status Put(const Root& root, const Chunk& chunk, const PlanesToWrite& planes) = 0;
 
-  // This process may use chunks with these roots, and no longer those of earlier calls. Chunks whose root no process
-  // has held for a while are removed.
+  // Replaces the roots whose chunks this process may use. Chunks whose root has not been held by any process for a
+  // while are removed.
   virtual void Hold(std::vector<base::Key128> roots) = 0;
 
   virtual StoreStats stats() const = 0;
