@@ -1,4 +1,4 @@
-// The matrix products of a model that low-rank adapters may change, by the names used in LoraConfig::targets.
+// Lists the matrix products of a model that low-rank adapters may change, by their names in LoraConfig::targets.
 #pragma once
 
 #include <string>

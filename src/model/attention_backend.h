@@ -1,6 +1,6 @@
 // Interface for the part of a layer where rows interact: attention over keys and values, or a recurrence along each
 // row's ancestors. The trainer's implementation runs tree attention on the packed stream, and recurrences along its
-// trees. The rollout implementation writes k and v into the paged cache, attends through block tables, and stores one
+// trees. Rollout's implementation writes k and v to the paged cache, attends through block tables, and stores one
 // recurrent state per block.
 #pragma once
 
@@ -32,8 +32,8 @@ class AttentionBackend {
   virtual at::Tensor Attend(int64_t layer, const AttentionInput& input) = 0;
   // Returns [N, value_heads, value_dim]. Throws c10::Error unless overridden.
   virtual at::Tensor Recur(int64_t layer, const RecurrentInput& input);
-  // Receives a tensor that a layer computes before attention or recurrence and uses after it, and returns it. An
-  // implementation that cuts the autograd history here returns the tensor without its history.
+  // Receives and returns a tensor that a layer computes before attention or recurrence and uses after it. An
+  // implementation that splits the autograd graph here returns the tensor without its history.
   virtual at::Tensor PassThrough(int64_t layer, const at::Tensor& gate);
 };
 

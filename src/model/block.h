@@ -30,7 +30,7 @@ struct Aux {
   at::Tensor routes;                    // int64 [N, per_token], the experts used
   at::Tensor load;                      // fp64 [experts], weighted number of rows that used each expert
   double entropy = 0;                   // router entropy, as a weighted sum over rows
-  int64_t compared = 0, differing = 0;  // rows with recorded experts; those where the router's choice differs
+  int64_t compared = 0, differing = 0;  // rows with recorded experts; those with another choice
 };
 
 // Immutable and thread safe.

@@ -1,7 +1,7 @@
 // Connects the ranks that hold one model together. A block calls it wherever tensor, expert, or context parallelism
-// cuts a layer. With one rank, each function returns its input.
+// splits a layer. With one rank, each function returns its input.
 //
-//   tensor    x ──Enter──▶ products cut by rows (q, k, v, gate, up) ──▶ products cut by columns (o, down) ──Sum──▶ x
+//   tensor    x ──Enter──▶ row-split products (q, k, v, gate, up) ──▶ column-split products (o, down) ──Sum──▶ x
 //             squares of a norm over all heads ──Sum──Enter──▶ the scale of this rank's heads
 //   expert    rows of an expert ──Exchange──▶ the rank that holds it ──Exchange──▶ back (dispatch.h)
 //   context   keys and values of this rank's rows ──Gather──▶ those that its queries see; a term over all rows ──Sum──▶
@@ -29,7 +29,7 @@ class Communicator {
   // Returns the sum of the ranks' partial results on every rank, after divided work. The backward pass is the identity.
   virtual at::Tensor Sum(Axis axis, const at::Tensor& x) = 0;
   // Returns the ranks' tensors, concatenated along `dim`. Each rank uses the result in its own work, so the backward
-  // pass sums the ranks' gradients and takes this rank's slice.
+  // pass sums the ranks' gradients and returns this rank's slice.
   virtual at::Tensor Gather(Axis axis, const at::Tensor& x, int64_t dim) = 0;
   // Sends rows to the other ranks and receives their rows for this one. counts[r] is the number of rows of x for rank
   // r, in order. `received` is set to the number of rows from each rank. The backward pass returns the gradients.

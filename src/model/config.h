@@ -15,10 +15,10 @@ namespace ingot::model {
 // RoPE frequency scaling, in addition to rope_theta (model/rope.h). Names and defaults are from `transformers`.
 struct RopeScaling {
   std::string type = "default";  // default, linear, llama3, yarn
-  double factor = 1;             // the factor by which positions are stretched, >= 1
+  double factor = 1;             // stretches positions by this factor, >= 1
   // llama3, yarn: original_max_position_embeddings. 0 in the file = max_position_embeddings.
   int64_t original_positions = 0;
-  double low_freq_factor = 0, high_freq_factor = 0;  // llama3: rotations within the original context, low < high
+  double low_freq_factor = 0, high_freq_factor = 0;  // llama3: rotations within the context, low < high
   double beta_fast = 32, beta_slow = 1;              // yarn: the same, beta_slow < beta_fast
   std::optional<double> attention_factor;  // yarn: scale of cosines and sines; nullopt = from factor and both mscales
   double mscale = 0, mscale_all_dim = 0;
@@ -34,10 +34,10 @@ struct ExpertsConfig {
   int64_t width = 0;                         // width of one expert
   int64_t shared_width = 0;                  // width of the expert that every token uses; 0 = none
   bool shared_gate = false;                  // a logit per token, whose sigmoid scales that expert's result
-  int64_t dense_layers = 0;                  // the first layers, which have no experts
+  int64_t dense_layers = 0;                  // number of leading layers that have no experts
   int64_t layer_step = 1;                    // a layer has experts if its 1-based number is a multiple of this
   std::vector<int64_t> plain_layers = {};    // more layers without experts; 0-based, ascending
-  std::string scoring = "softmax";           // softmax over all; sigmoid of each; softmax_chosen: over the chosen ones
+  std::string scoring = "softmax";           // softmax: over all; sigmoid: each; softmax_chosen: chosen only
   bool normalize = false;                    // the chosen experts' weights are divided by their sum
   bool correction_bias = false;              // a bias on the scores that affects only the choice, not the weights
   double scale = 1;                          // scales the routed sum
@@ -50,12 +50,12 @@ struct ExpertsConfig {
 };
 
 // Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1). q, k, and v are computed from narrow
-// vectors. RoPE rotates only a part of q, and one k part that all heads share.
+// vectors. RoPE rotates only part of q, and a part of k that all heads share.
 struct LatentConfig {
   int64_t kv_rank = 0;                    // 0 = the model has none
   int64_t query_rank = 0;                 // 0 = q is computed directly from the row
   int64_t plain_dim = 0, rotary_dim = 0;  // per-head sizes of q and k, without and with RoPE
-  int64_t value_dim = 0;                  // per head of v
+  int64_t value_dim = 0;                  // size per head of v
   bool interleaved = true;                // RoPE rotates adjacent pairs, not halves
 
   bool operator==(const LatentConfig&) const = default;
@@ -119,9 +119,9 @@ struct ModelConfig {
   int64_t bos_token_id = -1;  // -1 = none
   std::vector<int64_t> eos_token_ids;
 
-  // Returns INVALID_ARGUMENT with the key that is missing, has the wrong type, or is not supported, such as another
-  // hidden_act or rope type, sliding-window layers in a family without them, an unknown architecture, or modeling code
-  // in the model folder. A key that changes the computation is never silently ignored.
+  // Returns INVALID_ARGUMENT, naming the key, if a key is missing, has the wrong type, or is not supported, such as
+  // another hidden_act or rope type, sliding-window layers in a family without them, an unknown architecture, or
+  // modeling code in the model folder. A key that changes the computation is never silently ignored.
   static absl::StatusOr<ModelConfig> FromJson(const base::json::value& json);
   static absl::StatusOr<ModelConfig> FromFile(const std::string& path);
   // Returns a config.json that `transformers` loads.
@@ -140,7 +140,7 @@ struct ModelConfig {
   }
   bool has_experts(int64_t layer) const;
   int64_t expert_layers_before(int64_t layer) const;  // number of earlier layers with experts
-  // The experts that a token takes in all layers together.
+  // Returns the number of experts that a token uses, summed over all layers.
   int64_t routes_per_token() const { return expert_layers_before(num_hidden_layers) * experts.per_token; }
 
   int64_t ParameterCount() const;

@@ -3,7 +3,7 @@
 //
 //   rows by expert ──Exchange──▶ this rank's rows, by its experts ──experts──▶ results ──Exchange──▶ in original order
 //
-// With one rank, nothing is exchanged. Used for one forward pass of one layer. Supports autograd.
+// With one rank, nothing is exchanged. An object serves one forward pass of one layer. Supports autograd.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -34,7 +34,7 @@ class Dispatch {
   at::Tensor received_;
   // int64 [ranks]: rows sent to each rank, and received from each.
   at::Tensor sent_rows_, received_rows_;
-  // int64: the permutation of received rows into this rank's expert order, and its inverse. Undefined = one rank.
+  // int64: the permutation that sorts received rows by this rank's experts, and its inverse. Undefined = one rank.
   at::Tensor order_, back_;
 };
 

@@ -1,14 +1,14 @@
-// A draft head guesses the id after next from the policy's own hidden states, so that the engine can verify several ids
-// in one pass (multi-token prediction, DeepSeek-V3, arXiv 2412.19437, section 2.2). It has one layer without attention:
+// A draft head predicts further ids from the policy's hidden states, so that the engine can verify several ids in one
+// pass (multi-token prediction, DeepSeek-V3, arXiv 2412.19437, section 2.2). It has one layer without attention:
 //
 //   x   = eh_proj [enorm(embedding of token j) | hnorm(hidden state of j's parent)]
-//   out = shared_head.norm(x + mlp(post_attention_layernorm(x)))        q for the token after j: out times the head
+//   out = shared_head.norm(x + mlp(post_attention_layernorm(x)))        q for the token after j = head(out)
 //
-// Rows are shifted: row j combines token j with the hidden state of the row before it, after the policy's last norm. So
-// its teacher is the policy's own row j, and a tree's branches need no rule, because a token has one parent. A further
-// id is guessed with `out` in place of the hidden state, and the guessed token.
+// Rows are shifted: row j combines token j with the previous row's hidden state, after the policy's last norm. So its
+// teacher is the policy's row j, and branches of a tree need no special rule, because each token has one parent. For a
+// further id, `out` replaces the hidden state, and the predicted token replaces token j.
 //
-// The embedding and the head's matrix are the policy's. A head may predict only some ids. The others are never guessed.
+// The embedding and the output matrix are the policy's. A head may predict only some ids and never proposes others.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,28 +24,28 @@
 
 namespace ingot::model {
 
-// The prefix of a head's tensors in a version, next to the policy's tensors.
+// The name prefix of a head's tensors in a version, which also contains the policy's tensors.
 inline constexpr char kDraftPrefix[] = "draft.";
-// The ids that the head predicts, ascending, as numbers of type fp32; absent = all ids.
+// The ids that the head predicts, ascending, stored as fp32; absent = all ids.
 inline constexpr char kDraftIds[] = "draft.ids";
 
 using DraftTensors = std::map<std::string, at::Tensor>;  // by name, with the prefix
 
 class DraftHead {
  public:
-  // Returns the names and shapes of the tensors of a head that predicts `ids` ids.
+  // Returns the names and shapes of the tensors in a head that predicts `ids` ids.
   static std::map<std::string, std::vector<int64_t>> Shapes(const ModelConfig& config, int64_t ids);
-  // Returns the number of elements of the largest head of a model.
+  // Returns the number of elements in a model's largest head.
   static int64_t MaxElements(const ModelConfig& config);
   // Returns a head with random tensors, which depend only on the arguments. It predicts the `vocabulary` smallest ids,
-  // which are the most frequent ones in a BPE vocabulary, and the ids that end a turn; 0 = all ids.
+  // which are the most frequent ones in a BPE vocabulary, and the ids that end a turn. 0 = all ids.
   static DraftTensors Init(const ModelConfig& config, int64_t vocabulary, uint64_t seed, at::ScalarType dtype);
 
-  // Shares the tensors and those of `policy`, in their current values. Returns INVALID_ARGUMENT with the first tensor
-  // that is missing or unknown, or has the wrong shape, type, device, or contents (ids).
+  // Shares `tensors` and the tensors of `policy`. Returns INVALID_ARGUMENT, naming the first tensor that is missing or
+  // unknown, or has the wrong shape, type, device, or contents (ids).
   static absl::StatusOr<DraftHead> Create(const DraftTensors& tensors, const Transformer& policy);
 
-  // hidden [rows, hidden_size], ids [rows] int64 -> [rows, hidden_size]. A row's bits depend on that row alone.
+  // hidden [rows, hidden_size], ids [rows] int64 -> [rows, hidden_size]. Each row's bits depend only on that row.
   at::Tensor Hidden(const at::Tensor& hidden, const at::Tensor& ids) const;
   // The result of Hidden -> logits [rows, predicted ids], fp32 (fp64 from an fp64 model).
   at::Tensor Logits(const at::Tensor& hidden) const;
@@ -55,7 +55,7 @@ class DraftHead {
   // [predicted ids] int64 on the model's device; undefined = all.
   const at::Tensor& id_tensor() const { return id_tensor_; }
   int64_t predicted() const { return matrix_.size(0); }
-  // The tensors that training changes: all except the ids.
+  // Returns the tensors that training changes, which are all except the ids.
   const DraftTensors& trained() const { return trained_; }
 
  private:
@@ -67,11 +67,11 @@ class DraftHead {
   std::vector<int32_t> ids_;
   at::Tensor id_tensor_;
   Transformer policy_;
-  at::Tensor matrix_;  // the predicted ids' rows of the policy's head
+  at::Tensor matrix_;  // the rows of the policy's head for the predicted ids
 };
 
-// Read and write DIR/draft/model.safetensors, whose names have no prefix. Read returns no tensors if there is no such
-// file, and INVALID_ARGUMENT with the file if it is not a head.
+// Read and write DIR/draft/model.safetensors, where names have no prefix. Read returns no tensors if the file does not
+// exist, and INVALID_ARGUMENT, naming the file, if it is not a head.
 absl::StatusOr<DraftTensors> ReadDraftHead(const std::string& dir);
 absl::Status WriteDraftHead(const std::string& dir, const DraftTensors& tensors);
 

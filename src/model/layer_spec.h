@@ -1,6 +1,6 @@
-// ModelSpec is a model as data: the name, shape, initialization, and shard axis of every tensor, and each layer's
-// computation. A family makes it from a configuration (model/families/). Shapes, counts, FLOPs, bytes, the cache, the
-// units that ranks fetch, loading, and publishing are all derived from it alone.
+// ModelSpec describes a model as data: the name, shape, initialization, and shard axis of every tensor, and each
+// layer's computation. A family creates it from a configuration (model/families/). Shapes, counts, FLOPs, bytes, the
+// cache, the units that ranks fetch, loading, and publishing are all derived only from the spec.
 //
 //   ModelSpec   embedding | layers[0] ... layers[L-1] | norm, head
 //   LayerSpec   attention (heads, window, ...) or recurrence (heads, kernel) | feed-forward (widths, experts) | tensors
@@ -19,7 +19,7 @@
 
 namespace ingot::model {
 
-// A tensor's role in its block.
+// The role of a tensor in its block.
 enum class Part : uint8_t {
   kInputNorm,  // before attention
   kQuery,
@@ -39,7 +39,7 @@ enum class Part : uint8_t {
   kGateBias,
   kUpBias,
   kDownBias,
-  kSinks,            // of attention's softmax, one per head
+  kSinks,            // for attention's softmax, one per head
   kAttentionNorm,    // after attention
   kFeedForwardNorm,  // after the feed-forward block
   kRouter,
@@ -124,7 +124,7 @@ struct AttentionSpec {
   int64_t queries() const { return heads * head_dim; }
   int64_t keys() const { return kv_heads * head_dim; }
   // Returns the multiplications and additions per visible pair of rows, forward and backward: 14 per element of a head
-  // (4 forward, 10 backward). A latent is both key and value, so both products cover all of it.
+  // (4 forward, 10 backward). A latent is both key and value, so both products use all of it.
   double pair_flops() const { return 14.0 * static_cast<double>(queries()); }
 };
 

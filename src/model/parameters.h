@@ -22,13 +22,13 @@ class Parameters {
   // for norms, zeros for biases. The values depend only on (config, seed), not on threads or creation order.
   static Parameters Init(const ModelConfig& config, uint64_t seed, at::ScalarType dtype);
 
-  // INVALID_ARGUMENT names the first tensor that is missing, unknown, or has the wrong shape.
+  // Returns INVALID_ARGUMENT, naming the tensor, if one is missing or unknown or has the wrong shape.
   static absl::StatusOr<Parameters> FromTensors(const ModelConfig& config, std::map<std::string, at::Tensor> tensors);
 
   // Returns the names and shapes of the tensors in a model with this configuration.
   static std::map<std::string, std::vector<int64_t>> Shapes(const ModelConfig& config);
 
-  // Returns INVALID_ARGUMENT with the first tensor that differs between models with the two configurations.
+  // Returns INVALID_ARGUMENT, naming the first tensor that differs between models with the two configurations.
   static absl::Status CheckSameShapes(const ModelConfig& expected, const ModelConfig& found);
 
   const at::Tensor& at(const std::string& name) const;
@@ -43,9 +43,9 @@ class Parameters {
 //
 // Load reads one file, or the shards listed in a model.safetensors.index.json. It checks every offset, shape, and dtype
 // against the file's size before it uses any data. INVALID_ARGUMENT names the file and the tensor. Returns DATA_LOSS if
-// the file differs from what was written (base/written_files.h). Save writes to a temporary name, fsyncs, and renames.
+// the file was damaged (base/written_files.h). Save writes to a temporary name, fsyncs, and renames.
 absl::StatusOr<std::map<std::string, at::Tensor>> LoadSafetensors(const std::string& path);
-// Reads those tensors in `into` that are in the file into their existing memory, converting them if the type or device
+// For each tensor in both `into` and the file, reads it into its existing memory, converting it if the type or device
 // differs. Returns the names of all tensors in the file. Also returns INVALID_ARGUMENT if a tensor has a different
 // shape. Tensors read before the error keep their new contents.
 absl::StatusOr<std::set<std::string>> LoadSafetensorsInto(const std::string& path,

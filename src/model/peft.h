@@ -13,7 +13,7 @@ namespace ingot::model {
 
 struct AdapterFolder {
   LoraConfig lora;
-  std::map<std::string, at::Tensor> tensors;  // by their names in the adapted model's spec
+  std::map<std::string, at::Tensor> tensors;  // by name in the adapted model's spec
 };
 
 // Returns INVALID_ARGUMENT, with the key or tensor, for other types of adapters, an adapter that changed its base at
@@ -37,7 +37,7 @@ absl::Status AddAdapters(const std::string& dir, ModelFolder* model);
 void FoldAdapters(ModelFolder* model);
 
 // Sets `a` to the mean of two models with the same shape, in place (long2short in Kimi k1.5, arXiv 2501.12599, section
-// 2.4). Returns INVALID_ARGUMENT, with the tensor, if `b` lacks one; `a` is then unchanged.
+// 2.4). Returns INVALID_ARGUMENT, naming the tensor, and leaves `a` unchanged if `b` lacks one.
 absl::Status AverageInto(Parameters* a, const Parameters& b);
 
 }  // namespace ingot::model

@@ -12,13 +12,13 @@
 
 namespace ingot::model {
 
-// Entry i is for dimension pair i of a head. fp32, as in `transformers`: at large positions, a wider product would give
-// different angles from those that the checkpoint was trained with.
+// Entry i is for dimension pair i of a head. Uses fp32, as in `transformers`: at large positions, higher precision
+// would give angles that differ from those in training.
 struct RopeFrequencies {
   std::vector<float> inverse;  // [head_dim / 2], radians per position
   float scale = 1;             // factor for every cosine and sine
 };
-// `local` = for windowed layers if the configuration has a local_rope_theta.
+// `local` = frequencies for windowed layers, if the configuration has a local_rope_theta.
 RopeFrequencies FrequenciesOf(const ModelConfig& config, bool local = false);
 
 // Cosines and sines for every position, with the parameters' type and device. Immutable and thread safe.
@@ -29,7 +29,7 @@ class RopeTables {
   // [max_position_embeddings, rotary_dim / 2]. `local` = for windowed layers.
   const at::Tensor& cos(bool local = false) const { return local && local_cos_.defined() ? local_cos_ : cos_; }
   const at::Tensor& sin(bool local = false) const { return local && local_sin_.defined() ? local_sin_ : sin_; }
-  // Returns whether a model of this configuration, type, and device has equal tables.
+  // Returns whether a model with this configuration, type, and device has equal tables.
   bool Fit(const ModelConfig& config, const at::TensorOptions& options) const;
 
  private:

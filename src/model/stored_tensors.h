@@ -1,5 +1,5 @@
 // Describes a model's files before they are read: names, types, and shapes, from the headers alone. A folder that does
-// not fit the configuration or the memory is rejected before any tensor is allocated.
+// not match the configuration or fit in memory is rejected before any tensor is allocated.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -27,8 +27,8 @@ absl::StatusOr<StoredTensors> DescribeSafetensors(const std::string& path);
 // tensor, and gives both numbers.
 absl::Status CheckFits(const std::string& path, const StoredTensors& stored, int64_t need, int64_t available);
 
-// Checks a model's file or index for LoadModelDir. INVALID_ARGUMENT names the first tensor that is missing, is unknown,
-// or has the wrong shape. Returns CheckFits's RESOURCE_EXHAUSTED errors.
+// Checks a model's file or index for LoadModelDir. Returns INVALID_ARGUMENT, naming the tensor, if one is missing or
+// unknown or has the wrong shape. Also returns CheckFits's errors.
 absl::Status CheckModelFile(const std::string& path, const ModelConfig& config, int64_t available);
 
 }  // namespace ingot::model

@@ -21,7 +21,7 @@ namespace ingot::model {
 // device and in their dtype. Records autograd history if the parameters require it and grad mode is on.
 class Transformer {
  public:
-  // `rope` has another Transformer's tables, which are shared if they fit. Null = create new ones.
+  // `rope` has another Transformer's tables, which are shared if they match. Null = create new ones.
   static absl::StatusOr<Transformer> Create(const ModelConfig& config, Parameters parameters,
                                             std::shared_ptr<const RopeTables> rope = nullptr);
 

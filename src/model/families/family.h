@@ -28,7 +28,7 @@ struct Family {
   std::string_view model_type;
   std::string_view architecture;
   int64_t default_head_dim = 0;   // 0 = hidden_size / num_attention_heads
-  bool kv_heads_required = true;  // false = num_attention_heads if the file does not say
+  bool kv_heads_required = true;  // false = defaults to num_attention_heads
   bool qkv_bias = false;          // always on, even if the file says otherwise
   bool reads_attention_bias = false, reads_mlp_bias = false;
   bool qk_norm = false, qk_norm_optional = false;
