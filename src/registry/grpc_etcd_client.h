@@ -40,7 +40,7 @@ class EtcdClient {
   // Queries every member once. Returns the same errors as ConnectEtcd.
   absl::Status Probe();
 
-  // These block until a member answers or the deadline passes. UNAVAILABLE = the call may have been applied.
+  // These block until a member answers or the deadline passes. If one returns UNAVAILABLE, it may have been applied.
   absl::StatusOr<api::RangeResponse> Range(const api::RangeRequest& request);
   absl::StatusOr<api::TxnResponse> Txn(const api::TxnRequest& request);
   absl::StatusOr<api::DeleteRangeResponse> DeleteRange(const api::DeleteRangeRequest& request);
@@ -50,10 +50,10 @@ class EtcdClient {
   absl::Status KeepAlive(int64_t lease, std::chrono::milliseconds deadline);
   absl::Status Revoke(int64_t lease, std::chrono::milliseconds deadline);
 
-  // For streams. The caller chooses among members().
+  // Returns the members, among which a stream's caller chooses.
   const std::vector<std::unique_ptr<EtcdMember>>& members() const { return members_; }
   absl::Status Authorize(grpc::ClientContext& context, const EtcdMember& member);
-  // Converts an error that every member would return: etcd's message, plus the location and the fix.
+  // Converts an error that every member would return to etcd's message plus the location and the fix.
   absl::Status Explain(const grpc::Status& status, const EtcdMember& member) const;
 
   // Includes the endpoints. A call's error names at most one member because one line may contain several errors.

@@ -17,7 +17,7 @@ namespace ingot::registry {
 
 struct RegistrationOptions {
   std::string key;
-  std::string value;  // unique to this process, like Update's values: no other process registers an equal value
+  std::string value;  // must be unique to this process, as must Update's values
   std::chrono::milliseconds ttl{10'000};
   // How long Start waits for another process's entry to disappear. nullopt = Start takes over the entry.
   std::optional<std::chrono::milliseconds> timeout;
