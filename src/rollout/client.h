@@ -1,5 +1,5 @@
-// The interface to a rollout engine in this process or over gRPC. It is the only header in this directory that the
-// gateway includes.
+// Defines the interface to a rollout engine, either in this process or over gRPC. The gateway includes no other header
+// of this directory.
 #pragma once
 
 #include <functional>
@@ -33,8 +33,8 @@ class Client {
   //   INVALID_ARGUMENT    ids outside the vocabulary, or invalid parameters (a base::Fault names the parameter)
   //   RESOURCE_EXHAUSTED  the queue is full
   //   NOT_FOUND           the engine does not have the pinned version
-  //   UNAVAILABLE         the engine is gone, is shutting down, or is older than min_version
-  // Move requests with long prompts into this call. A client does not keep a copy once an engine has started to
+  //   UNAVAILABLE         the engine is gone or shutting down, or its version is older than min_version
+  // Move requests with long prompts into this call. A client keeps no copy after an engine has started to
   // respond.
   virtual std::unique_ptr<Request> Generate(v1::GenerateRequest request, OnChunk on_chunk) = 0;
 

@@ -1,4 +1,4 @@
-// A Client for a rollout engine in another process.
+// Implements Client for a rollout engine in another process.
 #pragma once
 
 #include <chrono>

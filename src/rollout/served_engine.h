@@ -1,5 +1,5 @@
-// The engine that a role serves: a client that samples and a sink that receives weights, with a common shutdown.
-// Implemented by Ingot's own engine (rollout/engine/engine.h) and by engines::ExternalEngine for another project's server.
+// The engine that a role serves. It is a client that samples and a sink that receives weights. Implemented by Ingot's
+// own engine (rollout/engine/engine.h) and by engines::ExternalEngine for another project's server.
 #pragma once
 
 #include <chrono>
@@ -19,8 +19,8 @@ class ServedEngine : public Client, public weights::Sink {
   // Ends every request with UNAVAILABLE. Later calls return UNAVAILABLE. Must not be called from an OnChunk.
   virtual void Shutdown() = 0;
 
-  // Returns why the engine can never serve, for example because a server has a different model. OK = it can serve, or
-  // may become able to.
+  // Returns why the engine can never serve, for example because a server has a different model. OK = it can serve now
+  // or may be able to later.
   virtual absl::Status fault() const { return absl::OkStatus(); }
 
   virtual const EngineOptions& options() const = 0;

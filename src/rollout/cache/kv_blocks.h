@@ -1,15 +1,15 @@
-// Tracks which requests hold each KV cache block. Handles only block ids, not their memory. A block is free, held by
-// one or more requests, or cached. A cached block is kept after its last holder releases it because a later prompt may
-// begin with the same tokens.
+// Tracks which requests hold each KV cache block. Manages block ids, not memory. A block is free, held by one or more
+// requests, or cached. A cached block is kept after its last holder releases it because a later prompt may begin with
+// the same tokens.
 //
-//   salt 7 -- [t0..t15] -- [t16..t31] -- [t32..t47]      a cached block is identified by its salt, the block before it
+//   salt 7 -- [t0..t15] -- [t16..t31] -- [t32..t47]      a cached block is identified by its salt, its parent block,
 //                      \-- [t16'..t31']                  and its own tokens: a radix tree with one block per edge
 //
-// A token is an id and its content (contents.h). Blocks with equal ids but different contents have different names.
+// A token is an id with its content (contents.h). Blocks with equal ids but different contents have different names.
 //
 // Invariants:
 //   1. The parent of a named (published) block is also named and exists at least as long. A block's holder also holds
-//      all blocks before it, so only tree leaves are evicted.
+//      all its ancestors, so only tree leaves are evicted.
 //   2. A block without a holder is either free or named. Allocate uses free blocks first, and then the least recently
 //      released named block.
 //   3. Blocks with different salts are never shared. Each salt identifies one loaded set of weights.
@@ -63,7 +63,7 @@ class KvBlocks {
   // Returns a private block, or nullopt if every block is held.
   std::optional<Ref> Allocate();
 
-  // Holds the longest sequence of named blocks under `salt` that matches the beginning of `tokens`, whose contents are
+  // Holds the longest sequence of named blocks under `salt` that matches the beginning of `tokens` with these
   // `contents`.
   std::vector<Ref> Match(uint64_t salt, std::span<const int32_t> tokens, const Contents& contents = {});
   // Returns the number of blocks that Match would return.
@@ -72,7 +72,7 @@ class KvBlocks {
   // Names a full block so that other requests can share it. `parent` is the preceding block (null = this is the first
   // block), `tokens` has the block's block_tokens tokens, and `contents` is their Contents::KeyOf. If an equal block
   // already has a name, *block becomes that block and the duplicate is released. Returns false and changes nothing if
-  // the parent is not named under `salt` because its salt was dropped.
+  // the parent is no longer named because `salt` was dropped.
   bool Publish(uint64_t salt, const Ref* parent, std::span<const int32_t> tokens, Ref* block,
                std::string_view contents = {});
 
@@ -90,7 +90,7 @@ class KvBlocks {
   int32_t cached() const { return evictable_count_; }    // named but not held
   bool IsNamed(int32_t id) const { return blocks_[id].named; }
 
-  // Returns "" if the invariants hold. Otherwise, describes the one that is violated. O(blocks). For tests.
+  // Returns "" if the invariants hold, or else a description of the violated one. O(blocks). For tests.
   std::string CheckInvariants() const;
 
  private:

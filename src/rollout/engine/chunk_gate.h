@@ -30,7 +30,7 @@ class ChunkGate {
   }
 
   // Closes the gate. When it returns, OnChunk is not running and will not be called again. Waits only if another thread
-  // is running OnChunk. Returns immediately when called from inside OnChunk.
+  // is running OnChunk. Returns immediately if called from inside OnChunk.
   void Close() {
     base::MutexLock lock(mu_);
     closed_ = true;

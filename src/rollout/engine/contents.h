@@ -18,7 +18,7 @@ class Contents {
   explicit Contents(const google::protobuf::RepeatedPtrField<v1::Placeholders>& runs);
 
   // Returns a key for the contents of ids [begin, end), relative to `begin`. Equal contents have equal keys, and text
-  // has the empty key. A nonempty key is never a prefix of another key.
+  // has an empty key. A nonempty key is never a prefix of another key.
   std::string KeyOf(size_t begin, size_t end) const;
 
   // Returns the first index below `most` where this object and `other` differ, or `most` if there is none.

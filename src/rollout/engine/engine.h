@@ -6,9 +6,9 @@
 //   Update --> decode, verify, load (caller's thread) --> swapped in between two steps --> returns
 //   Share  -->                 load (caller's thread) --> swapped in between two steps --> returns
 //
-// A swap to a newer version does not stop running requests. A request continues with its KV cache, which is then mixed
-// and recorded as mixed. After a swap to an older version, requests with a later min_version end with UNAVAILABLE. A
-// pinned request runs on its version until it ends, and the version stays in memory until then.
+// A swap to a newer version does not stop running requests. A request keeps its KV cache, which is then recorded as
+// mixed. After a swap to an older version, requests with a later min_version end with UNAVAILABLE. A pinned request
+// uses its version until it ends, and the version stays in memory until then.
 //
 // The engine keeps the newest version and the retained versions. If a version number is pushed twice with different
 // weights, requests that pin the number get the latest push.
@@ -46,12 +46,11 @@ class Engine final : public ServedEngine, public Parking {
     std::unique_ptr<ModelRunner> runner;
     std::shared_ptr<const text::Tokenizer> tokenizer;  // null = requests with stop strings or grammars fail
     const base::Clock* clock = &base::Clock::Real();   // must outlive the engine
-    std::vector<std::unique_ptr<Drafter>> drafters{};  // replace those of options.speculation; empty = those
-    std::shared_ptr<kv::Store> store{};                // KV that engines share (options.kv_store); null = none
+    std::vector<std::unique_ptr<Drafter>> drafters;    // replace the drafters in options.speculation; empty = use those
   };
 
   // Starts the step thread. If `initial` is null, requests wait for the first Update. Returns INVALID_ARGUMENT if an
-  // option or the snapshot does not fit the model.
+  // option or the snapshot does not match the model.
   static absl::StatusOr<std::unique_ptr<Engine>> Create(const EngineOptions& options, Parts parts,
                                                         std::shared_ptr<const weights::Snapshot> initial);
   ~Engine() override;  // calls Shutdown()
@@ -67,9 +66,9 @@ class Engine final : public ServedEngine, public Parking {
 
   // See weights::Sink. Updates are applied one at a time. Returns INVALID_ARGUMENT if the update has more bytes than
   // the model. Returns DEADLINE_EXCEEDED and changes nothing if the running step did not end within update_deadline_ms.
-  // If the version and checksum are already live, returns OK without a swap. If max_retained_versions are already
-  // retained, a version to retain still becomes live, and the response reports that it is not retained. In that case, a
-  // version for Place::kBeside returns RESOURCE_EXHAUSTED.
+  // If the version and checksum are already live, returns OK without a swap. If max_retained_versions versions are
+  // already retained, a new version still becomes live, the response reports that it is not retained, and
+  // Place::kBeside returns RESOURCE_EXHAUSTED.
   absl::StatusOr<v1::UpdateWeightsResponse> Update(const weights::EncodedDelta& delta) override {
     return UpdateUnless(delta, [] { return false; });
   }
@@ -79,8 +78,8 @@ class Engine final : public ServedEngine, public Parking {
   bool SharesMemory() const override { return true; }
   absl::StatusOr<v1::UpdateWeightsResponse> Share(const std::shared_ptr<const weights::Snapshot>& snapshot,
                                                   weights::Place place) override;
-  // Retains a version from this process without making it live. Requests may pin it until it is released. It has its
-  // own KV cache. Returns RESOURCE_EXHAUSTED if the engine already retains the maximum number of versions, and
+  // Retains a version in this process without making it live. Requests may pin it until it is released. It has its own
+  // KV cache. Returns RESOURCE_EXHAUSTED if the engine already retains the maximum number of versions, and
   // INVALID_ARGUMENT if the snapshot is for another model or the engine already has its version number.
   absl::Status Hold(std::shared_ptr<const weights::Snapshot> snapshot);
   absl::Status Release(int64_t version) override;
@@ -106,7 +105,7 @@ class Engine final : public ServedEngine, public Parking {
     bool retain = false;
     bool done = false;
     std::chrono::nanoseconds posted{0};
-    v1::SwapTimes times;  // complete except for the first token, once done
+    v1::SwapTimes times;  // once done, complete except for the first token
   };
   // A version that a sender wants to add to the engine.
   struct WantedVersion {
@@ -130,9 +129,7 @@ class Engine final : public ServedEngine, public Parking {
   absl::Status HoldVersion(const WantedVersion& wanted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   absl::StatusOr<LoadedVersion> LoadVersion(std::shared_ptr<const weights::Snapshot> snapshot)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
-  // Counts a failed load, which may be a fault.
-  void NoteFailedLoad(const absl::Status& error) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
-  // Returns `times` with the swap's times added.
+  // Adds the swap's times to `times` and returns it.
   absl::StatusOr<v1::SwapTimes> SwapIn(LoadedVersion next, bool retain, v1::SwapTimes times)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   // Completes swapped_in_ if the last step, which took `busy`, sampled with the newest version.
@@ -161,8 +158,7 @@ class Engine final : public ServedEngine, public Parking {
   int failed_loads_ ABSL_GUARDED_BY(update_mu_) = 0;  // in a row
 
   mutable base::Mutex mu_;
-  // Signaled when a swap is done, when a draining engine's last request has ended, and when the engine parks or resumes.
-  base::CondVar swapped_;
+  base::CondVar swapped_;  // signaled when a swap is done, or when a draining engine's last request has ended
   std::deque<std::unique_ptr<Sequence>> inbox_ ABSL_GUARDED_BY(mu_);
   Swap* swap_ ABSL_GUARDED_BY(mu_) = nullptr;  // posted and owned by SwapIn
   LoadedVersions versions_ ABSL_GUARDED_BY(mu_);
@@ -173,9 +169,9 @@ class Engine final : public ServedEngine, public Parking {
   absl::Status fault_ ABSL_GUARDED_BY(mu_);
   v1::EngineStatusResponse status_ ABSL_GUARDED_BY(mu_);  // as of the last step
   Prefill prefill_ ABSL_GUARDED_BY(mu_);                  // as of the last step
-  // The newest version until it samples a token; nullopt after that, and before the first swap.
+  // Times of the newest version until it samples a token; nullopt after that, and before the first swap.
   std::optional<v1::SwapTimes> swapped_in_ ABSL_GUARDED_BY(mu_);
-  std::chrono::nanoseconds swapped_at_ ABSL_GUARDED_BY(mu_){0};  // when the pause for its swap ended
+  std::chrono::nanoseconds swapped_at_ ABSL_GUARDED_BY(mu_){0};  // end of the pause for its swap
 
   EngineCore core_;  // used by the step thread
   // runs Run() on one thread; declared last, so it stops before other members are destroyed

@@ -1,19 +1,19 @@
-// Implements continuous batching over a paged KV cache with shared prefixes. Decides which tokens from which requests
-// the next forward pass computes. Owns the requests and the blocks. The caller provides the model and the clock.
+// Implements continuous batching over a paged KV cache with shared prefixes. Decides which tokens of which requests the
+// next forward pass computes. Owns the requests and the blocks. The caller provides the model and the clock.
 //
 // Each step:
 //   1. drops cancelled and late requests, and requests that require a newer version,
 //   2. admits waiting requests, oldest first, as long as there are slots and blocks,
 //   3. plans one row for every decoding request, then as much of each prompt as fits in max_batch_tokens and, if any
 //      request is decoding, in prefill_piece_tokens, then rows for drafts (drafter.h),
-//   4. runs one forward pass per weight version in use, and samples: one id per request, and one more for each draft
+//   4. runs one forward pass per weight version in use, and samples one id per request, plus one more for each draft
 //      that equals the id sampled before it.
 //
 // If there are not enough blocks, the core preempts the youngest request. That request releases its blocks, keeps its
 // sampled tokens, and is recomputed later. The oldest request can always run, so every request eventually ends.
 //
 // If a waiting request has the same prompt prefix as a request whose prompt is being computed, it waits for those
-// blocks instead of recomputing them. The samples in a group therefore compute their prompt only once.
+// blocks instead of recomputing them. So a group computes its prompt only once.
 //
 // Not thread safe. All functions are called on the step thread. Does not depend on torch.
 #pragma once
@@ -71,7 +71,7 @@ struct Prefill {
 class EngineCore {
  public:
   // REQUIRES: `options` are valid and context_length is resolved. `runner` and `clock` outlive the core.
-  // `drafters` replace those of options.speculation; empty = those. `store` has KV that engines share; nullopt = none.
+  // `drafters` replace those in options.speculation; empty = use those.
   EngineCore(const EngineOptions& options, ModelRunner* runner, const base::Clock* clock,
              std::vector<std::unique_ptr<Drafter>> drafters = {}, std::optional<KvTransfer::Parts> store = {});
 
@@ -82,7 +82,7 @@ class EngineCore {
   // later min_version ends with UNAVAILABLE, even after it has sent chunks, as if the engine had died.
   void SetNewest(std::shared_ptr<const WeightVersion> version);
 
-  // Advances as many requests as possible by one forward pass and appends the messages to `out`.
+  // Advances as many requests as possible by one forward pass, and appends their messages to `out`.
   void Step(std::vector<Emission>* out);
 
   // Park stops all requests and frees all blocks: their tokens and seeds stay, and the KV cache's contents may be lost.
@@ -100,12 +100,12 @@ class EngineCore {
 
   // Returns false if parked, if there are no requests, or if all of them are waiting for a version.
   bool CanStep() const;
-  // Returns when the next request becomes late; max() = no request has a deadline.
+  // Returns the time at which the next request becomes late; max() = no request has a deadline.
   std::chrono::nanoseconds next_deadline() const { return next_deadline_; }
 
   int32_t running() const { return static_cast<int32_t>(running_.size()); }
   int32_t waiting() const { return static_cast<int32_t>(waiting_.size()); }
-  // Returns the prefill of the requests that cannot sample yet. `requests` is 0 if there are none.
+  // Returns the prefill progress of requests that cannot sample yet. `requests` is 0 if there are none.
   Prefill prefill() const;
   const KvBlocks& blocks() const { return blocks_; }
   const CoreStats& stats() const { return stats_; }
@@ -152,7 +152,7 @@ class EngineCore {
   absl::Status Score(Sequence& sequence, size_t token, const WeightVersion& version, std::span<const float> row);
   void FinishPrefills(std::vector<Emission>* out);
   void FinishScored(Sequence& sequence, const WeightVersion& version, std::vector<Emission>* out);
-  // A row from the last forward pass that an id is sampled from.
+  // A row of the last forward pass from which an id is sampled.
   struct DrawRow {
     std::span<const float> logprobs;
     float log_normalizer;
@@ -186,7 +186,7 @@ class EngineCore {
   std::vector<SequencePtr> running_;      // sorted by order
   std::vector<SequencePtr> prefilled_;    // requests with prefill_only whose chunks are being written
   std::shared_ptr<const WeightVersion> newest_;
-  std::vector<std::pair<uint64_t, std::weak_ptr<const WeightVersion>>> salts_;  // salts for blocks that may be named
+  std::vector<std::pair<uint64_t, std::weak_ptr<const WeightVersion>>> salts_;  // salts of possibly named blocks
   std::chrono::nanoseconds next_deadline_ = std::chrono::nanoseconds::max();
   std::optional<std::chrono::nanoseconds> parked_at_;  // nullopt = not parked
   CoreStats stats_;
@@ -197,7 +197,7 @@ class EngineCore {
   ForwardBatch batch_;
   std::vector<Sequence*> batch_sequences_;
   std::vector<Sequence*> batch_sampled_;
-  std::vector<size_t> batch_targets_;  // token scored by each sampled row; 0 = the row is sampled from
+  std::vector<size_t> batch_targets_;  // index of the token that each sampled row scores; 0 = the row samples
   std::vector<DrawRow> draw_rows_;
   std::vector<Speculator::Sampling> sampling_;
   ShapingScratch scratch_;

@@ -21,8 +21,8 @@ struct EngineOptions {
   int32_t max_running = 64;
   int32_t max_waiting = 1024;
   int32_t max_batch_tokens = 1024;  // at least max_running
-  // Chunked prefill (Sarathi-Serve, arXiv 2403.02310): prompt tokens per forward pass in which requests also sample, so
-  // that a long prompt does not delay their next tokens. 0 = up to max_batch_tokens.
+  // Chunked prefill (Sarathi-Serve, arXiv 2403.02310): maximum prompt tokens in a forward pass that also samples, so
+  // that a long prompt does not delay other requests' tokens. 0 = up to max_batch_tokens.
   int32_t prefill_piece_tokens = 0;
   int32_t threads = 1;  // compute threads for a forward pass; > 0
   int32_t context_length = 0;
@@ -31,8 +31,8 @@ struct EngineOptions {
   int32_t record_alternatives = 0;  // most likely ids recorded per sampled id (v1::Segment::alternative_ids); 0 = none
   bool prefix_cache = true;
   int32_t max_retained_versions = 4;
-  // A slice: a request that may be paused ends as PAUSED after so many tokens, or so many seconds after its first one
-  // (partial rollouts, Kimi k1.5, arXiv 2501.12599, section 2.6.2). 0 = no limit.
+  // Slice limits: a request that may be paused ends as PAUSED after this many tokens, or this many seconds after its
+  // first token (partial rollouts, Kimi k1.5, arXiv 2501.12599, section 2.6.2). 0 = no limit.
   int32_t max_tokens_per_turn_slice = 0;
   double slice_seconds = 0;
   double slice_wait_seconds = 0;  // the rest of a paused request waits up to this long for a newer version
@@ -42,10 +42,9 @@ struct EngineOptions {
   int64_t max_update_bytes = int64_t{64} << 30;
   HaltOptions halt;
   SpeculationOptions speculation{};
-  kv::Options kv_store{};
-  RouterOptions router{};  // used by the engines' clients (engine_set.h), not by an engine
+  RouterOptions router{};  // used by clients (engine_set.h), not by the engine
 
-  // Returns INVALID_ARGUMENT with the field, its value, and the allowed values.
+  // Returns INVALID_ARGUMENT, with the field, its value, and the allowed values.
   absl::Status Validate() const;
 };
 

@@ -41,8 +41,8 @@ class LoadedVersions {
   bool Add(LoadedVersion&& version);
   // Replaces any retained version with the same number and returns the old one.
   LoadedVersion Retain(LoadedVersion version);
-  // Must be called after SetNewest. Removes and returns a retained version that has the newest number but different
-  // weights. If `retain` is true, also retains the newest version.
+  // Call after SetNewest. Removes and returns a retained version that has the newest number but different weights. If
+  // `retain` is true, also retains the newest version.
   LoadedVersion ReplaceRetained(bool retain);
   LoadedVersion Release(int64_t number);
 

@@ -14,7 +14,7 @@
 
 namespace ingot::rollout {
 
-// One version's weights in the form that the ModelRunner runs. Immutable.
+// One version's weights in the ModelRunner's own form. Immutable.
 class RunnableModel {
  public:
   virtual ~RunnableModel() = default;
@@ -45,8 +45,8 @@ struct ForwardBatch {
   }
 };
 
-// Rows for a model's draft head (model/draft_head.h). Row i reads the hidden state at from[i], a slot (first) or a row of
-// the previous Draft, and the id that follows it.
+// Rows for a model's draft head (model/draft_head.h). Row i reads an id and the hidden state before it, at from[i],
+// which is a slot (in the first Draft) or a row of the previous Draft.
 struct DraftBatch {
   bool first = true;
   std::vector<int64_t> from;        // [rows]
@@ -77,8 +77,8 @@ class ModelRunner {
   virtual absl::StatusOr<std::shared_ptr<const RunnableModel>> Load(
       std::shared_ptr<const weights::Snapshot> snapshot) = 0;
 
-  // Returns false if the KV cache cannot take back the last rows of a sequence, so that they can be computed again with
-  // other ids. Drafts are then not verified.
+  // Returns whether the KV cache can remove a sequence's last rows so that they can be computed again with other ids.
+  // If not, drafts are not verified.
   virtual bool can_take_back() const { return true; }
 
   // Returns the KV cache's memory, for a store that engines share. `model` is one of the models that use the cache.
@@ -102,8 +102,8 @@ class ModelRunner {
   // KV cache.
   virtual absl::StatusOr<std::span<const float>> Forward(const RunnableModel& model, const ForwardBatch& batch) = 0;
 
-  // Returns logsumexp(logits / temperature) for each row in the last Forward, which is what log_softmax subtracted.
-  // REQUIRES: the batch had want_normalizers.
+  // Returns logsumexp(logits / temperature), which log_softmax subtracted, for each row in the last Forward. REQUIRES:
+  // the batch had want_normalizers.
   virtual std::span<const float> LogNormalizers() const = 0;
 
   // Returns the experts used by the sampled rows in the last Forward, row by row in the format of v1::Segment::routes;
@@ -114,8 +114,8 @@ class ModelRunner {
   // Returns false if the model has no draft head.
   virtual bool KeepHidden(size_t /*row*/, size_t /*slot*/) { return false; }
 
-  // Runs the model's draft head. The result is valid until the next call. REQUIRES: a model for which KeepHidden
-  // returned true, and slots that it has written.
+  // Runs the model's draft head. The result is valid until the next call. REQUIRES: KeepHidden has returned true for
+  // this model and has written the slots.
   virtual absl::StatusOr<DraftRows> Draft(const RunnableModel&, const DraftBatch&) {
     return absl::UnimplementedError("the model runner has no draft heads");
   }

@@ -1,4 +1,4 @@
-// A request inside the engine. Plain data, owned and modified by EngineCore.
+// Defines a request inside the engine. Plain data, owned and modified by EngineCore.
 //
 //   waiting --admitted--> running --finished, cancelled, failed--> gone
 //      ^                     |
@@ -28,7 +28,7 @@
 
 namespace ingot::rollout {
 
-// One loaded weight version. Exists as long as the engine keeps it or a pinned request runs on it.
+// One loaded weight version. Exists as long as the engine keeps it or a pinned request uses it.
 struct WeightVersion : std::enable_shared_from_this<WeightVersion> {
   int64_t version = -1;
   uint64_t checksum = 0;
@@ -51,9 +51,7 @@ struct Sequence {
   DrawOptions draw;
   Contents contents;                            // for the prompt's placeholders
   std::vector<int32_t> forced_ids;              // used instead of sampling; empty = the sampler draws ids
-  int64_t first_index = 0;                      // ids in `tokens` that an earlier engine sampled
-  bool prefill_only = false;                    // computes prefill_end tokens for the KV store and samples nothing
-  size_t prefill_end = 0;                       // the whole chunks before the last token
+  int64_t first_index = 0;                      // number of ids in `tokens` that an earlier engine sampled
   size_t score_from = 0;                        // > 0 = scores the tokens starting here and samples nothing
   int32_t top_logprobs = 0;                     // number of alternatives reported per token
   bool record_routes = false;                   // includes Segment.routes in responses
@@ -69,8 +67,8 @@ struct Sequence {
   std::vector<int32_t> stop_ids;         // eos ids (unless ignored) and the request's stop ids
   int64_t min_new_tokens = 0;            // stop strings are not matched in the first min_new_tokens tokens
   std::chrono::nanoseconds deadline{0};  // time on the engine's clock; max() = no deadline
-  // A slice. The request is paused when tokens.size() reaches pause_size, or at pause_time (engine clock; set by its
-  // first token). Until hold_until, it waits for a version newer than newer_than.
+  // Slice limits. The request is paused when tokens.size() reaches pause_size, or at pause_time (engine clock; set by
+  // its first token). Until hold_until, it waits for a version newer than newer_than.
   bool may_pause = false;
   size_t pause_size = std::numeric_limits<size_t>::max();
   std::chrono::nanoseconds pause_time = std::chrono::nanoseconds::max();
@@ -80,20 +78,20 @@ struct Sequence {
   size_t limit = 0;   // the request ends with FINISH_LENGTH when tokens.size() reaches this
   int64_t order = 0;  // by arrival; older requests run first and are preempted last
 
-  // The expected ids after the first first_index sampled ones. Cleared when another id is sampled.
+  // The expected ids after the first `first_index` sampled ids. Cleared when a different id is sampled.
   std::vector<int32_t> draft_ids;
 
   // Progress.
   std::vector<int32_t> tokens;  // prompt and sampled ids
   int64_t sampled() const { return static_cast<int64_t>(tokens.size() - prompt_size); }
-  std::chrono::nanoseconds arrived{0};  // engine clock reading taken with the arrival in `times`
+  std::chrono::nanoseconds arrived{0};  // the arrival in `times`, on the engine's clock
   v1::CallTimes times;
   int32_t cached_tokens = -1;  // -1 = never admitted
   std::vector<float> scores;   // scores for tokens [score_from, computed), by offset
 
-  // Returns the number of leading tokens whose KV may be read from the cache. Every row that produces a distribution
-  // must be computed.
-  size_t reusable() const { return prefill_only ? prefill_end : score_from > 0 ? score_from - 1 : tokens.size() - 1; }
+  // Returns the number of leading tokens whose KV may come from the cache. Every row that produces a distribution must
+  // be computed.
+  size_t reusable() const { return score_from > 0 ? score_from - 1 : tokens.size() - 1; }
   // Returns the number of tokens to compute. The distribution after a scored request's last token is not needed.
   size_t computable() const { return prefill_only ? prefill_end : score_from > 0 ? tokens.size() - 1 : tokens.size(); }
 
@@ -114,9 +112,9 @@ struct Sequence {
   // Speculation.
   Draft draft;               // ids that the step being planned verifies after `tokens`
   size_t drafter = 0;        // index of the drafter that proposed them
-  size_t accepted = 0;       // the first ones, which were sampled
-  size_t drawn_row = 0;      // sampled row of the last forward pass from which the last id was drawn
-  bool takes_drafts = true;  // false = a draft gave NaN
+  size_t accepted = 0;       // number of leading draft ids that were sampled
+  size_t drawn_row = 0;      // the last forward pass's sampled row from which the last id was drawn
+  bool takes_drafts = true;  // false = a draft caused a NaN
   int32_t drafted_tokens = 0, accepted_tokens = 0;
 
   void ReleaseKv() {

@@ -24,16 +24,16 @@ class SequenceMaker {
                 std::shared_ptr<const text::Tokenizer> tokenizer, const base::Clock& clock)
       : options_(options), runner_(runner), tokenizer_(std::move(tokenizer)), clock_(clock) {}
 
-  // Returns a newly arrived sequence that has no gate, order, or version yet. Returns INVALID_ARGUMENT if this model or
-  // engine does not support a field. The error names the field. The first grammar reads the whole vocabulary.
+  // Returns a new sequence without a gate, order, or version. Returns INVALID_ARGUMENT if this model or engine does not
+  // support a field. The error names the field. The first grammar reads the whole vocabulary.
   absl::StatusOr<std::unique_ptr<Sequence>> Make(const v1::GenerateRequest& request);
 
  private:
   RequestLimits Limits() const;
-  // Adds the parts that watch or change sampling.
+  // Adds the objects that watch or change sampling.
   absl::Status AddGuards(const v1::GenerateRequest& request, Sequence* sequence);
   absl::Status AddConstraint(const v1::Grammar& grammar, Sequence* sequence);
-  // `logprobs` belong to the ids that were sampled before; empty = unknown.
+  // `logprobs` belong to the ids sampled earlier; empty = unknown.
   static absl::Status Replay(const google::protobuf::RepeatedField<float>& logprobs, Sequence* sequence);
   void AddSlice(const v1::GenerateRequest& request, Sequence* sequence);
 

@@ -1,10 +1,7 @@
-// A Client that distributes requests across several engines. More engines may join. A Router (router.h) chooses the
-// engine. If an engine rejects a request before the first chunk for a reason that may not apply to other engines, the
-// request moves to the next engine. The set skips an unreachable engine for a while. Because such an engine rejects
-// requests immediately, it would otherwise always have the shortest queue and attract all new ones.
-//
-// With RouterOptions::prefill_engines, a long prompt that its engine does not have is first computed by another engine
-// (remote_prefill.h). Whether that works has no effect on the request's answer.
+// Implements Client by distributing requests across several engines. More engines may join. A Router (router.h) chooses
+// the engine. If an engine rejects a request before the first chunk for a reason that may not apply to other engines,
+// the request moves to the next engine. The set skips an unreachable engine for a while. Such an engine rejects
+// requests immediately, so it would otherwise always have the shortest queue and get all new requests.
 #pragma once
 
 #include <memory>
@@ -23,10 +20,10 @@ class EngineSet final : public Client {
  public:
   // REQUIRES: `engines` is not empty, and `clock` outlives the set.
   EngineSet(std::vector<std::shared_ptr<Client>> engines, const base::Clock& clock, const RouterOptions& router = {});
-  // Running requests end when their engines end them and no longer move to other engines.
+  // Running requests continue until their engines end them, but no longer move to other engines.
   ~EngineSet() override;
 
-  // Adds an engine for later requests. Engines cannot be removed. An engine that left counts as unreachable.
+  // Adds an engine for later requests. Engines cannot be removed. An engine that has left counts as unreachable.
   void Add(std::shared_ptr<Client> engine);
 
   // The caller gets UNAVAILABLE (gone, or older than min_version), RESOURCE_EXHAUSTED, or NOT_FOUND (pinned version)

@@ -1,7 +1,7 @@
 // Predicts which prefixes each engine has in its KV cache, from the sequences that were sent there. A prefix is
-// forgotten kForgetAfter after it was last used. A version's prefixes are forgotten when the engine has a newer one.
+// forgotten kForgetAfter after its last use. A version's prefixes are forgotten when the engine gets a newer one.
 //
-// Memory is bounded: two tables of at most kMostKeys keys. When the newer one is full or old enough, it replaces the
+// Memory is limited to two tables of at most kMostKeys keys. When the newer one is full or old enough, it replaces the
 // older one.
 //
 // Pure: reads no clock. Not thread safe.
@@ -30,12 +30,12 @@ class PredictedPrefixes {
   // Sets hits[e] to the number of leading tokens that engine e probably has. `hits` has one entry per engine.
   void Match(const PrefixKeys& sequence, std::chrono::nanoseconds now, std::span<int64_t> hits) const;
 
-  // The engine has, or will soon have, the sequence's prefixes.
+  // Records that the engine has, or will soon have, the sequence's prefixes.
   void Add(const PrefixKeys& sequence, size_t engine, std::chrono::nanoseconds now);
 
-  // The engine's newest version is `version`. Forgets the prefixes computed by an earlier newest version.
+  // Records that the engine's newest version is `version`. Forgets prefixes computed with earlier ones.
   void SawVersion(size_t engine, int64_t version);
-  // The engine may have restarted.
+  // Call if the engine may have restarted.
   void Forget(size_t engine);
 
  private:

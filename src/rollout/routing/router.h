@@ -2,17 +2,17 @@
 //
 //   cost(e) = seconds_per_token(e) * (pending(e) + n - hit(e) + load_weight * (in_flight(e) - least in_flight))
 //
-//   pending(e)    prompt tokens of requests sent to e that have no first token yet, without those probably cached
+//   pending(e)    prompt tokens of e's requests without a first token, excluding those that are probably cached
 //   hit(e)        prompt tokens that e probably has in its KV cache (predicted_prefixes.h), including a prompt that it
 //                 is computing now
 //   in_flight(e)  requests sent to e that have not ended
 //
-// The engine with the least cost gets the request. An episode's last engine keeps the episode's calls unless it costs
-// more than stay times the least cost plus 5 ms. Among costs within 5% of the least, the largest hit wins, and then
-// chance, so that several routers do not all choose the same engine.
+// The engine with the least cost gets the request. An episode's last engine keeps its calls unless it costs more than
+// `stay` times the least cost plus 5 ms. Among costs within 5% of the least, the largest hit wins. Ties are broken at
+// random, so that several routers do not all choose the same engine.
 //
-// Counts and predictions are this router's own: it does not know about requests that others send. The speed is learned
-// from ended requests. Pure: reads no clock and does no I/O. Not thread safe.
+// Counts and predictions cover only this router's requests, not other routers'. Speeds are learned from ended requests.
+// Pure: reads no clock and does no I/O. Not thread safe.
 #pragma once
 
 #include <chrono>
@@ -41,8 +41,8 @@ class Router {
   // A request on an engine. Created by Send, updated by FirstToken, and passed to End exactly once.
   struct Sent {
     size_t engine = 0;
-    int64_t tokens = 0;   // of the prompt
-    int64_t pending = 0;  // tokens to compute as predicted; 0 after the first token
+    int64_t tokens = 0;   // prompt tokens
+    int64_t pending = 0;  // predicted number of tokens to compute; 0 after the first token
     int64_t ahead = 0;    // pending tokens of earlier requests
     double estimate = 0;  // seconds to the first token
     std::chrono::nanoseconds sent{0};
@@ -58,14 +58,14 @@ class Router {
   Sent Send(const PrefixKeys& prompt, uint64_t lineage, std::span<const size_t> candidates,
             std::chrono::nanoseconds now);
   void FirstToken(Sent& sent, std::chrono::nanoseconds now);
-  // The request ended, or its engine rejected it.
+  // Call when the request has ended or its engine has rejected it.
   void End(Sent& sent);
-  // The answer is complete, before End. `whole` is the prompt and the answer. `cached` is the number of prompt tokens
-  // that the engine had. `timed` = the engine started the request at once.
+  // Call before End if the answer is complete. `whole` is the prompt and the answer. `cached` is the number of prompt
+  // tokens that the engine had. `timed` = the engine started the request immediately.
   void Answered(const Sent& sent, const PrefixKeys& whole, int64_t cached, bool timed, std::chrono::nanoseconds now);
 
   void SawVersion(size_t engine, int64_t version) { prefixes_.SawVersion(engine, version); }
-  // The engine may have restarted.
+  // Call if the engine may have restarted.
   void Forget(size_t engine) { prefixes_.Forget(engine); }
 
   bool uses_prefixes() const { return options_.policy == RouterPolicy::kCost; }
@@ -93,7 +93,7 @@ class Router {
   PredictedPrefixes prefixes_;
   absl::flat_hash_map<uint64_t, size_t> last_, older_last_;  // engine by lineage; at most kMostLineages each
   RouterStats stats_;
-  std::vector<int64_t> hits_;  // of the request being sent
+  std::vector<int64_t> hits_;  // hits of the request being sent
   std::vector<double> costs_;
 };
 

@@ -24,7 +24,7 @@ absl::StatusOr<grammar::Spec> SpecOf(const v1::Grammar& grammar);
 // Not thread safe. Belongs to one request.
 class Constraint {
  public:
-  // `end_ids` end the turn. They are allowed when the output is complete. If the output cannot continue, only they are
+  // `end_ids` end the turn. They are allowed once the output is complete. If it cannot continue, only they are
   // allowed.
   Constraint(std::shared_ptr<const grammar::Program> program, std::vector<int32_t> end_ids);
 
@@ -38,7 +38,7 @@ class Constraint {
 
   // Returns true if the grammar has excluded any id so far.
   bool acted() const { return acted_; }
-  // For a call that another engine began, where this is not known.
+  // Call if another engine began the call, because it is then unknown whether an id was excluded.
   void AssumeActed() { acted_ = true; }
 
  private:

@@ -1,9 +1,9 @@
-// Applies penalties, biases, and the minimum length to the row that a token is sampled from. Does not affect the
+// Applies penalties, biases, and the minimum length to the row from which a token is sampled. Does not affect the
 // recorded log-prob, which comes from the policy's row.
 //
 // These are applied to raw logits in this order:
 //   repetition_penalty  divides positive and multiplies negative logits of every id in the prompt or the call
-//   frequency_penalty   is subtracted once for each occurrence of the id in the call
+//   frequency_penalty   is subtracted for each occurrence of the id in the call
 //   presence_penalty    is subtracted if the id occurs in the call
 //   logit_bias          is added; -100 = never sampled
 //   min_new_tokens      ids that end the call are not sampled before this many tokens
@@ -22,7 +22,7 @@
 
 namespace ingot::rollout {
 
-// Returns INVALID_ARGUMENT with the field, its value, and the allowed values: -2 to 2 for frequency and presence
+// Returns INVALID_ARGUMENT, with the field, its value, and the allowed values: -2 to 2 for frequency and presence
 // penalties, 0 (off) or 0.01 to 100 for the repetition penalty, -100 to 100 for biases on ids below `vocab_size`, and
 // at least 0 for min_new_tokens.
 absl::Status ValidateShaping(const v1::SamplingParams& params, int64_t vocab_size);
@@ -47,8 +47,8 @@ class LogitShaper {
   // Counts a sampled id.
   void RecordSampled(int32_t id);
 
-  // Changes `row` in place from log_softmax(logits / T) to an unnormalized row. Entries of -inf are kept.
-  // `log_normalizer` is logsumexp(logits / T) and is used only if needs_normalizer().
+  // Changes `row` in place from log_softmax(logits / T) to an unnormalized row. Keeps entries of -inf. `log_normalizer`
+  // is logsumexp(logits / T) and is used only if needs_normalizer().
   void Shape(float log_normalizer, std::span<float> row);
 
   // Return true if Shape has changed any logit. A minimum length counts as a bias.

@@ -1,6 +1,6 @@
 // Detects calls whose output repeats itself, so they can be ended. There are two criteria:
 //
-//   certainty   `certain_tokens` tokens in a row, each with a probability above `certain_above` (MiniMax-M1, arXiv
+//   certainty   `certain_tokens` consecutive tokens with a probability above `certain_above` (MiniMax-M1, arXiv
 //               2506.13585, section 3.2: 3,000 tokens above 0.99)
 //   a period    the last tokens consist of one phrase of at most `max_period` tokens that occurs `periods` times, with
 //               at least `min_repeated` tokens in total (ours)
@@ -29,7 +29,7 @@ struct HaltOptions {
   double certain_above = 0.99;
   int32_t max_period = 64;
   int32_t periods = 16;
-  int32_t min_repeated = 0;  // keeps short runs of one token, such as a horizontal line, from counting
+  int32_t min_repeated = 0;  // excludes short runs of one token, such as a horizontal line
 
   absl::Status Validate() const;
   // Returns true if calls to a model with this vocabulary size should be watched.
@@ -43,7 +43,7 @@ class RepetitionWatch {
  public:
   explicit RepetitionWatch(const HaltOptions& options);
 
-  // The log-prob of an id that another engine sampled. It does not count as certain.
+  // The log-prob to pass for an id that another engine sampled. It does not count as certain.
   static constexpr float kUnknownLogprob = -std::numeric_limits<float>::infinity();
 
   // `sampled` has the call's ids so far, and `logprob` belongs to the last one. Returns true if the call repeats

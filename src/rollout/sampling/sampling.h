@@ -33,15 +33,15 @@ struct DrawOptions {
   static DrawOptions From(const v1::SamplingParams& params);
 };
 
-// The distribution that a token is sampled from.
+// The distribution from which a token is sampled.
 struct ShapedRow {
   std::span<const float> logprobs;  // up to a constant offset; -inf = never sampled
   std::span<const int32_t> ids;     // ids of the entries, ascending; empty = entry i is id i
 };
 
-// Draws tokens. Greedy at temperature 0. Otherwise, the result depends only on the row and (seed, index), but not on
-// the other rows in the batch, the number of entries, or their constant offset. Removing a token from the row changes
-// only the draws that would have returned it. Not thread safe: keeps scratch memory.
+// Draws tokens. Greedy at temperature 0. Otherwise, the result depends only on the row and (seed, index), not on the
+// other rows in the batch, the number of entries, or their constant offset. Removing a token from the row changes only
+// the draws that would have returned it. Not thread safe: keeps scratch memory.
 class Sampler {
  public:
   // Returns the sampled id. `index` counts the request's sampled tokens from 0. Returns FAILED_PRECONDITION if no id

@@ -1,12 +1,12 @@
-// Rollout engines in simulated time, to compare ways to choose an engine (router.h) on a trace.
+// Simulates rollout engines, to compare ways to choose an engine (router.h) on a trace.
 //
-//   prefill     an engine computes one prompt at a time, in order of arrival, at a fixed rate, except for the prefix
-//               that its cache has
+//   prefill     an engine computes one prompt at a time, in order of arrival, at a fixed rate, without the prefix
+//               that is in its cache
 //   decode      a step takes decode_seconds * (1 + requests in the step / 32) and gives one token to each of them; it
 //               does not slow down prefill
 //   cache       the least recently used prefixes are evicted; with a new version, all of them become useless, and
 //               requests in progress do not add to it
-//   episodes    up to `episodes` run at once; the next one of the trace starts when one has ended
+//   episodes    up to `episodes` run at once; when one ends, the next one in the trace starts
 //
 // Pure and deterministic: the same trace and options give the same report.
 #pragma once
@@ -25,10 +25,10 @@ struct EngineSimulationOptions {
   RouterOptions router{};
   int engines = 4;
   double prefill_rate = 8000;     // prompt tokens per second and engine
-  double decode_seconds = 0.012;  // of a step with few requests
-  double last_engine_speed = 1;   // of the last engine, compared with the others; at most 1
+  double decode_seconds = 0.012;  // duration of a step with few requests
+  double last_engine_speed = 1;   // speed of the last engine relative to the others; at most 1
   int64_t cache_tokens = 400'000;
-  double version_seconds = 120;  // between two versions; 0 = a single version
+  double version_seconds = 120;  // time between two versions; 0 = a single version
   int episodes = 64;
   double warmup_seconds = 60;  // calls that arrive earlier are not reported, except in `seconds`
 
@@ -49,10 +49,10 @@ struct EngineSimulationReport {
 
 absl::StatusOr<EngineSimulationReport> SimulateEngines(const Trace& trace, const EngineSimulationOptions& options);
 
-// Prompts of the trace's calls, to measure decisions: at most `most`, in the order of their sessions.
+// Returns at most `most` of the trace's prompts, in session order, to measure routing decisions.
 std::vector<std::vector<int32_t>> PromptsOf(const Trace& trace, size_t most);
 
-// Sends each prompt to a Router and ends it, as an EngineSet does. The results do not matter, but the time does.
+// Sends each prompt to a Router and ends it, as an EngineSet does. Only the time that this takes matters.
 void RoutePrompts(std::span<const std::vector<int32_t>> prompts, const EngineSimulationOptions& options);
 
 }  // namespace ingot::rollout

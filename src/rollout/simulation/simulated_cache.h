@@ -1,4 +1,4 @@
-// A simulated KV cache: the prefixes that an engine can reuse, least recently used ones evicted first. Not thread safe.
+// Simulates a KV cache: the prefixes that an engine can reuse. Evicts least recently used prefixes. Not thread safe.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ class SimulatedCache {
  public:
   explicit SimulatedCache(int64_t tokens) : most_(static_cast<size_t>(tokens / PrefixKeys::kTokens)) {}
 
-  // Returns the number of leading tokens found, less than the sequence has, and marks them as used.
+  // Returns the number of cached leading tokens, always less than the sequence's length, and marks them as used.
   int64_t Match(const PrefixKeys& sequence) {
     int64_t tokens = 0;
     for (const uint64_t key : sequence.keys()) {

@@ -1,5 +1,5 @@
-// A recorded or generated workload for simulated engines: sessions whose calls follow each other. A call's prompt is
-// the previous call's prompt and answer, and then its new pieces. Pieces with the same content have the same tokens, so
+// Defines a recorded or generated workload for simulated engines: sessions of consecutive calls. A call's prompt is the
+// previous call's prompt and answer, followed by new pieces. Pieces with the same content have the same tokens, so
 // sessions that begin with the same pieces share a prefix.
 #pragma once
 
@@ -10,14 +10,14 @@
 namespace ingot::rollout {
 
 struct TracePiece {
-  uint64_t content = 0;  // its tokens are a function of this
+  uint64_t content = 0;  // determines the tokens
   int32_t tokens = 0;
 };
 
 struct TraceCall {
   std::vector<TracePiece> added;
   TracePiece answer;
-  double delay_seconds = 0;  // from the previous call's end, or from the session's start
+  double delay_seconds = 0;  // after the previous call's end or the session's start
 };
 
 struct TraceSession {
@@ -28,7 +28,7 @@ struct TraceSession {
 
 using Trace = std::vector<TraceSession>;
 
-// An RL run: groups of episodes with the same prompt, which the episode's turns extend.
+// Describes an RL run: groups of episodes with the same prompt, which each episode's turns extend.
 struct RlTraceOptions {
   int groups = 40;
   int group_size = 8;
@@ -37,7 +37,7 @@ struct RlTraceOptions {
   int prompt_tokens = 1024;    // the rest of a group's prompt, on average
   int turn_tokens = 500;       // new prompt tokens per later turn, on average
   int answer_tokens = 150;     // on average
-  int delay_ms = 4000;         // of tools, on average
+  int delay_ms = 4000;         // average tool time
   uint64_t seed = 1;
 };
 

@@ -3,10 +3,10 @@
 //   row      tokens[n]   draft 0   draft 1   draft 2
 //   samples  id a        id b      id c      id d       a == draft 0, b == draft 1, c != draft 2: a, b, and c are kept
 //
-// The engine samples every id as it would without drafts, as a pure function of the row, the seed, and the index, and
+// The engine samples every id as it would without drafts, as a pure function of the row, the seed, and the index. It
 // keeps row j + 1 only if draft j is the id drawn from row j (Daliri et al., arXiv 2408.07978, for a draft without
-// randomness). Therefore, a drafter cannot change an id or a log-prob, only the number of passes. Its ids may be stale
-// or wrong.
+// randomness). So a drafter cannot change an id or a log-prob, only the number of passes. Its ids may be stale or
+// wrong.
 //
 // Drafters belong to one EngineCore and are called on its step thread.
 #pragma once
@@ -23,7 +23,7 @@ struct Sequence;
 struct WeightVersion;
 
 // One request's drafts in the next pass. `ids` follow the request's tokens. `acceptance` is the probability that an id
-// is accepted if those before it were.
+// is accepted if all earlier ones are.
 struct Draft {
   std::vector<int32_t> ids;
   double acceptance = 0;
@@ -31,8 +31,8 @@ struct Draft {
 
 class Drafter {
  public:
-  // `most` > 0 is the number of ids that the request can still use. `draft` is initially empty, and stays empty if
-  // there is no guess.
+  // `most` > 0 is the number of ids that the request can still use. `draft` is initially empty and stays empty if the
+  // drafter has no guess.
   struct Ask {
     const Sequence* sequence = nullptr;
     size_t most = 0;
@@ -51,14 +51,14 @@ class Drafter {
   // vocabulary and everything after them.
   virtual void Propose(std::span<const Ask> asks) = 0;
 
-  // Fills in the ids of the drafts that the step verifies: the requests of Propose for which this drafter gave ids, each
-  // with the number of ids that is left. Propose may therefore give any ids if their number and acceptance are right.
+  // Fills in the ids of the drafts that the step verifies. `asks` are the requests for which this drafter proposed ids,
+  // with the remaining number of ids. So Propose may return any ids if their number and acceptance are right.
   virtual void Complete(std::span<const Ask>) {}
 
-  // Called before the step in which requests that follow the newest version first run on `version`.
+  // Called before the first step in which requests that follow the newest version use `version`.
   virtual void UseNewest(const std::shared_ptr<const WeightVersion>& /*version*/) {}
 
-  // Called after `sequence.tokens` has grown by `count` > 0 ids, whether drafts were verified or not.
+  // Called after `sequence.tokens` has grown by `count` > 0 ids, whether or not drafts were verified.
   virtual void Sampled(const Sequence&, size_t /*count*/) {}
   // Called once when the request ends. It stays valid until the call returns.
   virtual void Ended(const Sequence&) {}

@@ -1,4 +1,4 @@
-// Guesses the ids that the sender expects: GenerateRequest.draft_ids, as long as every id so far has matched them, or
+// Proposes the ids that the sender expects: GenerateRequest.draft_ids, as long as every id so far has matched them, or
 // forced_ids.
 #pragma once
 

@@ -1,8 +1,8 @@
-// Guesses that a request repeats tokens that the engine has seen: its own prompt and ids, the calls of its group, and
-// earlier calls (SuffixDecoding, arXiv 2411.04975; here with n-grams instead of a suffix tree).
+// Proposes tokens that the engine has seen after the same context: in the request itself, in its group's calls, or in
+// earlier calls (SuffixDecoding, arXiv 2411.04975, but with n-grams instead of a suffix tree).
 //
-// A guess's acceptance is the mean of two moving averages: one for the request, and one for all guesses with a match of
-// the same length. Both also learn from guesses that were not verified.
+// A guess's acceptance is the mean of two moving averages: one for the request, and one for all guesses whose matches
+// have the same length. Both also learn from guesses that were not verified.
 #pragma once
 
 #include <memory>
@@ -32,7 +32,7 @@ class HistoryDrafter final : public Drafter {
   struct Request {
     size_t kept = 0;             // tokens in history_
     double acceptance = -1;      // -1 = no guess yet
-    int32_t match = 0;           // of `guess`
+    int32_t match = 0;           // length of the match for `guess`
     std::vector<int32_t> guess;  // the last one; empty = none since the last ids
   };
 
@@ -42,7 +42,7 @@ class HistoryDrafter final : public Drafter {
 
   const size_t max_drafts_;
   TokenHistory history_;
-  std::vector<double> by_match_;  // acceptance by length of the match
+  std::vector<double> by_match_;  // acceptance by match length
   absl::flat_hash_map<const Sequence*, Request> requests_;
 };
 

@@ -1,11 +1,11 @@
-// Guesses with the draft head of the request's version (model/draft_head.h), which reads the hidden state from which the
-// request's last id was sampled. Guesses are drawn with the request's own race, seed, and index from the head's
-// distribution, so that a guess is often the id that the policy will draw (coupled sampling, arXiv 2408.07978). They do
-// not take penalties, biases, or grammars into account.
+// Proposes ids from the draft head of the request's version (model/draft_head.h), which reads the hidden state from
+// which the request's last id was sampled. Ids are drawn from the head's distribution with the request's own race,
+// seed, and index, so they often equal the ids that the policy will draw (coupled sampling, arXiv 2408.07978). They
+// ignore penalties, biases, and grammars.
 //
-// A request has no guess before its first id, because no hidden state of it has been computed. Propose only gives the
-// number of guesses, and the head runs for those that the step verifies. A head whose guesses fail is not used again for
-// its version, which is logged once.
+// A request has no guess before its first id, because its hidden states have not been computed yet. Propose only gives
+// the number of guesses, and the head runs for those that the step verifies. After a failure, a version's head is not
+// used again, which is logged once.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ class MtpDrafter final : public Drafter {
   size_t TakeSlot();
   // Fills in the drafts of requests on one version.
   void Draw(const WeightVersion& version, std::span<const Ask> asks);
-  // Runs one depth for the requests in `rows_` and keeps those that go on. Returns false if the head fails.
+  // Runs one depth for the requests in `rows_` and keeps those that continue. Returns false if the head fails.
   bool DrawDepth(const WeightVersion& version, std::span<const Ask> asks, size_t depth);
   void Learn(Request& request, std::span<const int32_t> sampled);
 
@@ -55,8 +55,8 @@ class MtpDrafter final : public Drafter {
   const float sharpness_;
   ModelRunner& runner_;
   std::shared_ptr<const WeightVersion> newest_;
-  uint64_t failed_salt_ = 0;  // of the last version whose head failed; 0 = none
-  double acceptance_;         // over all requests
+  uint64_t failed_salt_ = 0;  // salt of the last version whose head failed; 0 = none
+  double acceptance_;         // mean over all requests
   Sampler sampler_;
   absl::flat_hash_map<const Sequence*, Request> requests_;
   std::vector<size_t> free_slots_;

@@ -1,4 +1,4 @@
-// The options of speculative decoding. Bind declares each key with its meaning and bounds.
+// Defines the options for speculative decoding. Bind declares each key with its meaning and bounds.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct SpeculationOptions {
   int32_t min_match = 3;
   int32_t max_match = 8;
 
-  // Returns INVALID_ARGUMENT with the key, its value, and the allowed values.
+  // Returns INVALID_ARGUMENT, with the key, its value, and the allowed values.
   absl::Status Validate() const;
 };
 

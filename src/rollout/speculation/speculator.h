@@ -25,7 +25,7 @@ class Speculator {
   struct Counts {
     std::string_view name;
     int64_t drafted = 0;   // verified ids
-    int64_t accepted = 0;  // those that were sampled
+    int64_t accepted = 0;  // verified ids that were sampled
   };
 
   // Without drafters, every function does nothing.
@@ -43,7 +43,7 @@ class Speculator {
     Sequence* sequence = nullptr;
     size_t most = 0;
   };
-  // Sets the requests' drafts, at most `free_rows` ids in total. `rows` is the number of the step's other rows.
+  // Sets the requests' drafts, with at most `free_rows` ids in total. `rows` is the number of the step's other rows.
   void Plan(std::span<const Sampling> requests, int64_t rows, int64_t free_rows);
   // Called when the request's step has sampled `count` ids, with or without drafts. Clears the drafts.
   void Sampled(Sequence& sequence, size_t count);

@@ -1,9 +1,9 @@
-// Stores token ids and finds the ids that followed a given context. A ring of records with LZ77 hash chains: one chain
-// links the positions whose last `min_match` ids have the same hash, newest first.
+// Stores token ids and finds the ids that followed a given context. Uses a ring of records with LZ77 hash chains. A
+// chain links the positions whose last `min_match` ids have the same hash, newest first.
 //
 //   ring    -1 [a b c d e f] -1 [x a b c g] -1 ...    Continue({..., a, b, c}): candidates after "a b c" are d and g
 //
-// Old records are overwritten. Not thread safe. Memory: 12 bytes per id of capacity, allocated as it fills.
+// Old records are overwritten. Not thread safe. Uses 12 bytes per id of capacity, allocated as it fills.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,13 @@ class TokenHistory {
   // 1024 <= capacity <= 2^30.
   TokenHistory(int64_t capacity, int32_t min_match, int32_t max_match);
 
-  // Adds the ids that followed `context`. Only the last max_match ids of `context` are stored, so that the first of
-  // `ids` can be found. Ids must not be negative.
+  // Adds the ids that followed `context`. Only the last max_match ids of `context` are stored, which is enough to find
+  // the first of `ids`. Ids must not be negative.
   void Append(std::span<const int32_t> context, std::span<const int32_t> ids);
 
   // Appends to `guess` at most `most` ids that may follow `tokens`. Each is the most frequent id among the newest
-  // positions with the longest matching context; on a tie, the newest id. Returns the length of the matching context; 0
-  // = no guess.
+  // positions with the longest matching context. Ties go to the newest id. Returns the length of the matching context;
+  // 0 = no guess.
   int32_t Continue(std::span<const int32_t> tokens, size_t most, std::vector<int32_t>* guess);
 
  private:
@@ -32,7 +32,7 @@ class TokenHistory {
   using Position = uint32_t;
 
   static constexpr int32_t kBetweenRecords = -1;
-  static constexpr int kMaxSteps = 16;  // along a chain
+  static constexpr int kMaxSteps = 16;  // maximum steps along a chain
 
   int32_t At(Position position) const { return ids_[position & mask_]; }
   bool Stored(Position position) const { return end_ - position - 1 < ids_.size(); }
@@ -52,7 +52,7 @@ class TokenHistory {
   std::vector<Position> newest_;    // by SlotOf
 
   // Scratch memory.
-  std::vector<Position> candidates_;  // positions of the last equal id
+  std::vector<Position> candidates_;  // positions of the last matching id
   std::vector<int32_t> tail_;
 };
 
