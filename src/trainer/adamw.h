@@ -1,6 +1,6 @@
-// AdamW (decoupled weight decay, arXiv 1711.05101) over named parameters. State and sums are fp32, or fp64 for fp64
-// parameters, and are stored on the parameters' device. A parameter with a narrower type has an fp32 master copy. The
-// update changes the master and rounds it to the parameter.
+// Implements AdamW (decoupled weight decay, arXiv 1711.05101) over named parameters. State and sums are fp32, or fp64
+// for fp64 parameters, and are stored on the parameters' device. A parameter with a narrower type has an fp32 master
+// copy. The update changes the master and rounds it to the parameter.
 //
 //   m = beta1 m + (1 - beta1) g        m' = m / (1 - beta1^t)
 //   v = beta2 v + (1 - beta2) g^2      v' = v / (1 - beta2^t)
@@ -10,7 +10,7 @@
 //
 // When an update rounds a bf16 parameter on the CPU, it also marks the words that changed (weights/change_mask.h) and
 // computes the checksum. The version codec can then skip the comparison. A published version shares memory with such a
-// parameter. The parameter has two buffers, and the next update writes into the one that has no readers.
+// parameter. The parameter has two buffers, and the next update writes to the buffer without readers.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -29,10 +29,10 @@
 
 namespace ingot::trainer {
 
-// A rounded parameter, or one that updates never change.
+// A rounded parameter, or a parameter that updates never change.
 struct RoundedParameter {
   weights::ChangeMask changes;          // changes since they were last taken, or since creation
-  std::shared_ptr<std::byte[]> memory;  // the parameter's memory, which no longer changes; null = allocated by torch
+  std::shared_ptr<std::byte[]> memory;  // the parameter's memory, no longer modified; null = allocated by torch
   uint64_t checksum = 0;                // weights::TensorChecksum of the memory
 };
 
@@ -41,9 +41,9 @@ class AdamW {
   // Shares the parameters' tensors and updates them in place. Moments start at 0.
   AdamW(const OptimizerOptions& options, const std::map<std::string, at::Tensor>& parameters);
 
-  // Moves the .grad of each parameter that has a master into its fp32 sum and leaves .grad undefined. Does not touch
-  // the .grad of other parameters, which torch accumulates in their own type. REQUIRES: called after every backward
-  // pass if a step has several, because a narrow sum would be rounded each time.
+  // Moves the .grad of each parameter that has a master into its fp32 sum and leaves .grad undefined. Leaves the .grad
+  // of other parameters alone, because torch accumulates it in their own type. If a step has several backward passes,
+  // call this after each one, because a narrow sum would be rounded each time.
   void CollectGradients();
 
   // Adds `gradient` to the sum of the named parameter and may keep the tensor. `gradient` has the parameter's shape and

@@ -1,5 +1,5 @@
 // Prepares a batch for the forward pass: collects every loss-bearing call with its advantage and weight. Detects all
-// faults in the trees before any gradient is computed. Pure functions that do not use torch.
+// errors in the trees before any gradient is computed. Pure functions that do not use torch.
 #pragma once
 
 #include <cstdint>
@@ -73,9 +73,9 @@ struct PreparedBatch {
 // With objective dpo, each group yields one preference among its episodes with loss tokens: the episode with the
 // highest return over the one with the lowest. Ties go to the first episode.
 //
-// Returns INVALID_ARGUMENT or DATA_LOSS, with the call (or episode, or group) and its fault, for:
+// Returns INVALID_ARGUMENT or DATA_LOSS, naming the call (or episode, or group) and the problem, for:
 // - a missing segment, an id outside the vocabulary, or more tokens than the model has positions
-// - routes that do not fit the model's experts
+// - routes that do not match the model's experts
 // - a log-prob that is not finite or is above 0, a temperature that is not above 0, or a version newer than `version`
 // - a reward that is not finite, or is for a call that is not in the episode
 // - no groups, or the wrong number of groups or samples
@@ -94,8 +94,8 @@ absl::StatusOr<PreparedBatch> PrepareSft(std::vector<tree::CallPath> calls, cons
 // errors as PrepareSft, and INVALID_ARGUMENT for a pair that has target tokens on only one side.
 absl::StatusOr<PreparedBatch> PreparePairs(std::vector<tree::CallPath> calls, const TokenLimits& limits);
 
-// INVALID_ARGUMENT names the call and its first fault. If `recorded`, log-probs, versions, kv_mixed, and any routes
-// must cover the sampled tokens.
+// Returns INVALID_ARGUMENT, naming the call and its first error. If `recorded`, log-probs, versions, kv_mixed, and any
+// routes must cover the sampled tokens.
 absl::Status CheckCall(const tree::CallPath& call, const TokenLimits& limits, bool recorded);
 
 // Returns whether the token at `offset` was sampled by `version` alone, with unmixed KV. REQUIRES: CheckCall passed

@@ -13,8 +13,8 @@ namespace ingot::trainer {
 // Reports means (and maxima, where noted) over the batch's finished training episodes of these per-episode values:
 //
 //   reward/batch_mean            return
-//   reward/outcome               posted reward, calls included, before any term; over episodes with one
-//   reward/term/NAME             value of a reward term before its weight, calls included; over judged episodes
+//   reward/outcome               posted reward, including calls, before any term; over episodes with one
+//   reward/term/NAME             value of a reward term before its weight, including calls; over graded episodes
 //   response_length/{mean,max}   sampled tokens that followed the run's weights
 //   num_turns/{mean,max}         calls
 //   async/staleness_{mean,max}   age of the trained tokens, in versions
@@ -22,7 +22,7 @@ namespace ingot::trainer {
 //   agent/halted_ratio           fraction of calls that the engine stopped because of repetition
 //   agent/repeat_ratio           fraction of calls that repeat an earlier call's request
 //   agent/malformed_ratio        fraction of calls with a tool call that violates the output format
-//   agent/parallel_branches      calls that no other call continues; 1 for an agent that appends to one history
+//   agent/parallel_branches      calls that no other call continues; 1 for an agent with a single history
 //   agent/episode_seconds        time from opening to end
 //
 // Also reports every signal in Episode.signals, over the episodes that have it. The metric has the signal's own name if
@@ -45,7 +45,7 @@ class EpisodeMetrics {
   // Adds a trained token that is `age` versions old. Its episode must already have been added.
   void AddToken(const v1::Episode& episode, int64_t age);
 
-  // NaN = no episode was judged.
+  // NaN = no episode was graded.
   double reward_mean() const;
   void Report(StepMetrics& metrics) const;
 

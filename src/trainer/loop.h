@@ -1,4 +1,4 @@
-// Runs training as a loop over batches. Does not own a model or data, only the order of calls.
+// Runs training as a loop over batches. Determines only the order of calls, and owns no model or data.
 //
 //   [publish the start version]
 //   for step in [trainer.version(), total_steps):
@@ -6,9 +6,8 @@
 //     [take the device]                if the engines share it
 //     trainer.TrainStep(batch)         makes version step + 1
 //     sink.Publish(version step + 1)   then the engines switch to it
-//     [give the device]                the engines continue on the new version
-//     observer.OnStep(report)          also called if publishing failed
-//     checkpoint step + 1, if due      includes exactly the batches below step + 1
+//     observer.OnStep(report)          also called if publishing fails
+//     checkpoint step + 1, if due      includes exactly batches 0 to step
 //
 // A version's checkpoint is written after its step has been reported and the version is live. So every step in a
 // checkpoint has a report, and rollout continues during the write. A run that crashes before the checkpoint rebuilds
@@ -51,8 +50,8 @@ class VersionSink {
 class StepObserver {
  public:
   virtual ~StepObserver() = default;
-  // Called after the step's version is live, or after publishing it failed. `batch` is the trained batch. An error
-  // stops the run.
+  // Called after the step's version is live or publishing it has failed. `batch` is the trained batch. An error stops
+  // the run.
   virtual absl::Status OnStep(const StepReport& report, const TrainBatch& batch) = 0;
 };
 
@@ -60,7 +59,7 @@ struct LoopOptions {
   std::string checkpoint_root;                     // empty = no checkpoints
   std::map<std::string, std::string> extra_files;  // added to every checkpoint, by relative path
   bool publish_start = true;                       // publish the start version before requesting the first batch
-  std::function<bool(int64_t version)> retain;     // whether engines keep the version next to newer ones; null = no
+  std::function<bool(int64_t version)> retain;     // whether engines retain the version after newer ones; null = no
   // Returns the trainer's current version for publishing. Null = use TakeSnapshot.
   std::function<absl::StatusOr<std::shared_ptr<const weights::Snapshot>>()> take;
   // Retries `write` while its error may be transient. `what` names the write. Null = call `write` once.

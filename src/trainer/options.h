@@ -1,5 +1,5 @@
-// Options of the trainer: plain values without torch. options.cc declares their keys, descriptions, bounds, and
-// choices.
+// Defines the trainer's options as plain values without torch. options.cc declares their keys, descriptions, bounds,
+// and choices.
 #pragma once
 
 #include <algorithm>
@@ -50,7 +50,7 @@ struct TrustRegionOptions {
   int64_t halvings = 6;
 
   bool on() const { return max_mean > 0 || max_position > 0; }
-  // Returns how many rows' policies fit into memory_mb, at `row_bytes` each. At least 1.
+  // Returns how many rows' policies fit in memory_mb, at `row_bytes` each. At least 1.
   int64_t MaxRows(int64_t row_bytes) const { return std::max<int64_t>(1, (memory_mb << 20) / row_bytes); }
 };
 
@@ -81,7 +81,7 @@ struct TrainerOptions {
   // Set by the scheduler's options, the run's seed, numerics, and compute, not by keys of `trainer`.
   int64_t groups_per_step = 0;  // number of groups in every batch; 0 = any number
   int64_t group_size = 0;       // finished samples in every group; 0 = any number
-  int64_t total_steps = 100;    // optimizer steps of the run, where the decay ends; > 0
+  int64_t total_steps = 100;    // the run's optimizer steps, at which the decay ends; > 0
   kernels::Numerics numerics = kernels::Numerics::kFast;
   int threads = 0;    // compute threads for the training thread; 0 = the process default
   uint64_t seed = 0;  // for shuffling
@@ -89,9 +89,9 @@ struct TrainerOptions {
   // A larger batch is split, possibly in the middle of a sequence. The parts share the keys and values of common
   // prefixes.
   int64_t micro_batch_tokens = 8192;
-  // A part that later parts need keeps its activations until they have run backward. With recompute_prefix, it keeps
-  // only the keys and values that it exports and runs its forward pass twice. With checkpoint_layers, every part keeps
-  // only the inputs of its layers and runs each layer twice. The result is bit-identical.
+  // A part that later parts need keeps its activations until their backward passes are done. With recompute_prefix, it
+  // keeps only the keys and values that it exports and runs its forward pass twice. With checkpoint_layers, every part
+  // keeps only its layers' inputs and runs each layer twice. Results are bit-identical.
   bool checkpoint_layers = false;
   bool recompute_prefix = false;
   std::string sharding = "optimizer";  // no effect with one rank
@@ -163,7 +163,7 @@ struct TrainerOptions {
   // The draft head, in the section `draft` next to `trainer`.
   DraftOptions draft;
 
-  // Returns INVALID_ARGUMENT with an invalid field, or two conflicting ones, and the reason.
+  // Returns INVALID_ARGUMENT, with the reason, if a field is invalid or two fields conflict.
   absl::Status Validate() const;
   bool by_terms() const { return advantage_normalization == "terms"; }
   // Returns whether samples are compared only within their group.

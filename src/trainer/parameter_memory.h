@@ -41,7 +41,7 @@ inline void PointAt(const at::Tensor& parameter, SharedMemory memory) {
       c10::DataPtr(data, new SharedMemory(std::move(memory)), &LetGo, parameter.device()));
 }
 
-// Returns whether PointAt set the tensor's memory, so that a version may share it.
+// Returns whether PointAt set the tensor's memory, which means that a version may share it.
 inline bool MayBeShared(const at::Tensor& parameter) { return parameter.storage().data_ptr().get_deleter() == &LetGo; }
 
 }  // namespace ingot::trainer

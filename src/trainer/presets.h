@@ -1,5 +1,5 @@
 // Defines published recipes as named sets of trainer settings. A preset consists only of values. The configuration
-// reader applies those that the user did not set, and prints them with the other settings.
+// reader applies the values that the user did not set, and prints them with the other settings.
 #pragma once
 
 #include <string>

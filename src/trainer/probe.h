@@ -12,12 +12,12 @@
 namespace ingot::trainer {
 
 // Called at the start of every step. Returns calls that were sampled at exactly `version` with unmixed KV and are not
-// in the batch, with at least `tokens` sampled tokens in total. A failure or a shortage of tokens is logged and makes
-// the probe smaller (mismatch/probe_tokens is its size), and the step continues. Null = the batch's tokens from that
-// version replace the probe.
+// in the batch, with at least `tokens` sampled tokens in total. If this fails or returns too few tokens, it is logged,
+// the probe is smaller (mismatch/probe_tokens is its size), and the step continues. Null = the batch's tokens from that
+// version are used as the probe.
 //
 // With numerics fast, the trainer scores each call separately, as the engine ran it, so mismatch/* measures the
-// numerics of the model and kernels. The rounding added by merging is measured on the batch's own tokens
+// numerics of the model and kernels. Additional rounding from merging is measured on the batch's own tokens
 // (mismatch/packed_*). With numerics exact, the calls are merged as in training, and every mismatch is zero.
 //
 // Runs on a separate thread, in parallel with the gradient. The trainer waits for it before the optimizer changes the

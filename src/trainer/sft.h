@@ -1,5 +1,5 @@
-// Order and reports of the supervised stages: cross entropy on the assistant's tokens of conversations, and DPO on
-// pairs of conversations. Trainer runs the stages, with the same packing, ranks, and optimizer as the RL stage.
+// Defines the order and reports of the supervised stages: cross entropy on the assistant's tokens in conversations, and
+// DPO on pairs of conversations. Trainer runs the stages, with the same packing, ranks, and optimizer as the RL stage.
 // Deterministic for the same calls, options, seed, and number of ranks. Does not use torch.
 #pragma once
 

@@ -23,13 +23,13 @@ struct StepTally {
     double pass_seconds = 0;      // wall time of scorings, forward, loss, and backward; maximum over ranks
     double busy_seconds = 0;      // pass_seconds minus exchanges between ranks; sum over ranks
     double longest_busy_seconds = 0;
-    double variance_seconds = 0;  // wall time of individual groups' gradients, not in pass_seconds; maximum over ranks
+    double variance_seconds = 0;  // wall time of single groups' gradients, not in pass_seconds; maximum over ranks
     UpdateSpread spread;
     StepWork work, unmerged;  // work done in pass_seconds, and for the same calls unmerged
     MeanMax entropy;
     LogprobGap offpolicy;  // every trained token
     LogprobGap mismatch;   // the probe's tokens
-    LogprobGap packed;     // the batch's tokens that were sampled at this version, in merged forests
+    LogprobGap packed;     // the batch's tokens sampled at this version, in merged forests
 
     void Add(const Plain& other) {
       loss += other.loss;

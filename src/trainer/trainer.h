@@ -1,27 +1,27 @@
 // Turns a batch of groups into one optimizer step and one new version of the policy. The trainer controls the sequence
 // of a step. Its parts own the state (docs/internals/ranks.md lists them and the ranks that call them).
 //
-//   groups -> PrepareBatch (checks, advantages, weights) -> one merged forest, cut into parts -> gradients, added up
+//   groups -> PrepareBatch (checks, advantages, weights) -> one merged forest, split into parts -> sum of gradients
 //          -> probe -> clipping, AdamW -> version + 1
 //
 // All methods must be called from one thread at a time, and they block. They compute on options.threads threads, and
 // TrainStep also on borrowed ones (BorrowThreads). The probe's source runs on another thread. A failed TrainStep changes nothing, so the same batch or another one can
 // follow.
 //
-// Law 2: no matter how calls are merged and cut into micro-batches, the result is as if each call ran alone, up to
+// Law 2: no matter how calls are merged and split into micro-batches, the result is as if each call ran alone, up to
 // rounding.
 //
-// A batch is SKIPPED if none of its tokens bear loss, or if the loss or gradient is not finite. The faults (tensor and
-// trajectories) are logged, and the weights and optimizer do not change. The version still advances, because the batch
-// is consumed. After options.max_skipped_steps consecutive skips since this object was created, the next skip is an
-// error.
+// A batch is SKIPPED if none of its tokens bear loss, or if the loss or gradient is not finite. The tensor and
+// trajectories at fault are logged, and the weights and optimizer do not change. The version still advances, because
+// the batch is consumed. After options.max_skipped_steps consecutive skips since this object was created, the next skip
+// is an error.
 //
 // Several ranks (parallel/ranks.h) are processes that each have a Trainer with the same options and weights. They train
-// every batch together: each runs its share of the calls, and then one optimizer, divided among them, makes one step.
-// Callers use rank 0's trainer as if it were the only one. The others Follow it until it calls Dismiss. The result
-// equals one rank's up to rounding, and is bit-identical for the same number of ranks. An error on any rank in a step
-// is returned on all ranks. RankLost (liveness.h) means that a rank is gone, and this object is then unusable.
-// Supervised stages run the same way: rank 0 reads, observes, and decides, and sends stage and steps to the others.
+// every batch together: each runs its share of the calls, and then one optimizer, divided among them, performs one
+// step. Callers use rank 0's trainer as if it were the only one. The others call Follow, which returns when rank 0
+// calls Dismiss. Results equal one rank's up to rounding and are bit-identical on equal numbers of ranks. If a step
+// fails on any rank, all ranks return the error. RankLost (liveness.h) means that a rank is gone, and this object is
+// then unusable. Supervised stages run the same way: rank 0 reads, observes, and decides.
 #pragma once
 
 #include <chrono>
@@ -65,10 +65,10 @@ class BoundedUpdate;
 class Trainer {
  public:
   // Creates a trainer at version 0 with a copy of `parameters`, on their device and with type options.dtype. The second
-  // overload takes over the parameters and does not copy those that already have the right type. Returns
+  // overload takes ownership of the parameters and does not copy those that already have the right type. Returns
   // RESOURCE_EXHAUSTED as CheckFits does (run_memory.h), before anything is allocated, and INVALID_ARGUMENT if weights
   // are not finite. `ranks` must outlive the trainer; null = one rank. With `ranks`, all ranks create their trainers
-  // together, and all get rank 0's parameters.
+  // together and get rank 0's parameters.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const TrainerOptions& options,
                                                          const model::ModelConfig& config,
                                                          const model::Parameters& parameters,
@@ -80,10 +80,10 @@ class Trainer {
                                                          const base::Clock& clock = base::Clock::Real(),
                                                          Ranks* ranks = nullptr);
 
-  // Makes a trainer at the checkpoint's step. It continues bit-identical to an uninterrupted run with the same batches,
-  // options, threads, number of ranks, and machine. A checkpoint may be resumed on any number of ranks. Same errors as
-  // ReadCheckpoint. Returns FAILED_PRECONDITION if a reference policy is needed and reference_path does not name the
-  // run's start weights, or if reference_update_every has moved it since and the checkpoint does not contain it.
+  // Creates a trainer at the checkpoint's step. It continues bit-identical to an uninterrupted run with the same
+  // batches, options, threads, number of ranks, and machine. A checkpoint may be resumed on any number of ranks. Same
+  // errors as ReadCheckpoint. Returns FAILED_PRECONDITION if a reference policy is needed and reference_path does not
+  // name the run's start weights, or if reference_update_every has moved it and the checkpoint does not contain it.
   static absl::StatusOr<std::unique_ptr<Trainer>> Resume(const TrainerOptions& options,
                                                          const std::string& checkpoint_path,
                                                          at::Device device = at::kCPU,
@@ -105,26 +105,26 @@ class Trainer {
   const model::Parameters& parameters() const { return policy_.parameters(); }
 
   // Runs the supervised warm start. Returns FAILED_PRECONDITION unless the version is 0. The version stays 0. The RL
-  // stage then starts with a fresh optimizer, and with the stage's result as its reference policy. `calls` come from
+  // stage then starts with a fresh optimizer and the stage's result as its reference policy. `calls` come from
   // dataset/sft.h: calls from one conversation have the same `episode`. Returns OK immediately if there are none.
   // `checkpoints` is a directory for this stage only; empty = none. The stage continues from the newest checkpoint
-  // there, and writes one every checkpoint_every steps and after its last step. `threads` is the number of compute
+  // there. It writes one every checkpoint_every steps and after its last step. `threads` is the number of compute
   // threads on every rank during the stage; 0 = options.threads.
   //
-  // A step with a non-finite loss or gradient is skipped as in TrainStep, and the log names the faulty conversations.
-  // If the stage's last steps were skipped, the batch of the last step that was not skipped runs once more. If its
-  // gradient is also not finite, the weights are at fault, not the data.
+  // A step with a non-finite loss or gradient is skipped as in TrainStep, and the log names the conversations at fault.
+  // If the stage's last steps were skipped, the batch of the last successful step runs once more. If its gradient is
+  // not finite either, the weights are at fault, not the data.
   //
   // Returns PrepareSft's INVALID_ARGUMENT errors, before training anything; TrainStep's RESOURCE_EXHAUSTED errors;
   // INTERNAL if too many consecutive steps would be skipped or if the gradient of the last weights is not finite; the
-  // observer's error; and the errors of StageCheckpoints::Newest and ReadCheckpoint. After an error, the trainer holds
+  // observer's error; and the errors of StageCheckpoints::Newest and ReadCheckpoint. After an error, the trainer has
   // the weights of the stage's last step.
   absl::Status RunSft(const std::vector<tree::CallPath>& calls, const SftObserver& observer,
                       const std::string& checkpoints = "", int threads = 0);
 
-  // Returns INVALID_ARGUMENT, with the call, if one cannot be trained on because it is longer than the context or has
-  // an id outside the vocabulary. Every stage begins with this check. Call it for all stages in a run before the first
-  // stage begins.
+  // Returns INVALID_ARGUMENT, naming the call, if a call is longer than the context or has an id outside the
+  // vocabulary. Every stage begins with this check. Call it for all stages in a run before the first stage
+  // begins.
   absl::Status CheckExamples(const std::vector<tree::CallPath>& calls) const;
 
   // Same as RunSft, but for DPO, with the `dpo` options and pairs from dataset/preferences.h: the calls of episode 2i
@@ -136,10 +136,10 @@ class Trainer {
   // supervised stages. Returns OK immediately if no head is trained.
   absl::Status WarmUpDraft(const std::vector<tree::CallPath>& calls, const SftObserver& observer);
 
-  // Makes one optimizer step on batch version(), or skips it (trainer/skipped 1). Returns INVALID_ARGUMENT if the batch
+  // Runs one optimizer step on batch version(), or skips it (trainer/skipped 1). Returns INVALID_ARGUMENT if the batch
   // is for another step; PrepareBatch's INVALID_ARGUMENT and DATA_LOSS errors; RESOURCE_EXHAUSTED, before running
-  // anything, if the forest does not fit into memory; and INTERNAL if torch failed or too many consecutive steps would
-  // be skipped.
+  // anything, if the forest does not fit in memory; and INTERNAL if torch failed or too many consecutive steps would be
+  // skipped.
   absl::StatusOr<StepReport> TrainStep(const TrainBatch& batch, const ProbeSource& probe = nullptr);
 
   // Returns the current parameters, for publishing. Returns the same object until they change.
@@ -149,8 +149,8 @@ class Trainer {
   // needs all of them. Every rank calls this after its Create or Resume, with its own store for the same location.
   void StoreVersionsIn(weights::VersionStore store);
 
-  // On rank 0, after StoreVersionsIn, replaces TakeSnapshot. Returns the current version with the manifest of its
-  // shards. All ranks have stored their shards when it returns, but the manifest is not stored yet. The shards are a
+  // On rank 0, replaces TakeSnapshot after StoreVersionsIn. Returns the current version with the manifest of its
+  // shards. When it returns, all ranks have stored their shards, but the manifest is not stored yet. The shards are a
   // delta from `base` if the ranks still have it, and a full copy otherwise. `anchor` = always store a full copy. May
   // be called again after a store error.
   absl::StatusOr<std::shared_ptr<const weights::Snapshot>> StoreVersion(const weights::HeldVersion& base, bool anchor);
@@ -159,13 +159,13 @@ class Trainer {
   absl::StatusOr<CheckpointInfo> SaveCheckpoint(const std::string& root,
                                                 const std::map<std::string, std::string>& extra_files);
 
-  // Called on every rank except 0. Does this rank's share of the work of rank 0's trainer until its Dismiss. A step or
+  // Call on every rank except 0. Does this rank's share of the work until rank 0's trainer calls Dismiss. A step or
   // checkpoint that fails on all ranks is logged here and returned on rank 0. Returns RankLost if a rank is lost, and
   // INTERNAL if the ranks did not continue together.
   absl::Status Follow();
 
-  // On rank 0, when its run ends, with or without an error: makes the others' Follow return. Does nothing with one rank
-  // or after RankLost.
+  // Call on rank 0 when its run ends, with or without an error. Makes Follow return on the other ranks. Does nothing
+  // with one rank or after RankLost.
   absl::Status Dismiss();
 
   // For tests: returns AdamW's moments for the parameters that this rank owns, by name. Shares the tensors.
@@ -182,7 +182,7 @@ class Trainer {
   // For TrainStep, which all ranks run together (train_step.cc):
   struct Outcome {
     StepTally tally;
-    std::string fault;                       // why the weights did not change; empty = updated
+    std::string fault;                       // why the weights did not change; empty = they did
     std::chrono::nanoseconds stepped_at{0};  // StepReport::stepped_at
   };
   // Computes the gradient, runs the probe, and updates, for a batch with loss tokens. `forest` is this rank's share.
@@ -193,10 +193,10 @@ class Trainer {
   absl::StatusOr<StepReport> Skip(PreparedBatch batch, const std::string& why);
   // Makes the new version the reference policy if that is due.
   absl::Status MoveReference();
-  // Gives new versions the newest draft head if that is due.
+  // Adds the newest draft head to new versions if that is due.
   void PublishDraft();
   bool MeasuresVariance() const;
-  // Returns whether to reset the optimizer's state at this version, even if its step is skipped.
+  // Returns whether this version resets the optimizer's state, even if its step is skipped.
   bool ResetsOptimizer() const;
 
   // Collective. Saves the trainer or, during a stage, the stage. During a stage, `step` counts its steps.

@@ -1,5 +1,5 @@
 // Benchmarks the full training step (forward, loss, backward) on merged trees against two baselines: one sample per
-// request, and chain merging (tree/documents.h). All three are packed without padding, cut to the same token budget,
+// request, and chain merging (tree/documents.h). All three are packed without padding, split to the same token budget,
 // and run by the same kernels. They alternate within one run, so other load on the machine affects all of them equally.
 // The rates for the bound (step_bound.h) are measured the same way.
 #pragma once
@@ -14,7 +14,7 @@
 namespace ingot::trainer {
 
 struct TreeBenchOptions {
-  std::vector<std::string> shapes;  // tree/shapes.h; empty = all of WorkloadShapes
+  std::vector<std::string> shapes;  // names from tree/shapes.h; empty = all of WorkloadShapes
   double scale = 0;                 // factor for the shapes' lengths; 0 = the largest power of 1/2 that fits `seconds`
   double seconds = 60;              // predicted time per shape, for scale 0
   int rounds = 3;                   // every figure is a median over this many rounds
@@ -23,7 +23,7 @@ struct TreeBenchOptions {
   int64_t micro_batch_tokens = 8192;
   bool checkpoint_layers = false;
   bool recompute_prefix = false;
-  bool baselines = true;  // false = tree only, for shapes with baselines that would take too long
+  bool baselines = true;  // false = only the tree, for shapes whose baselines would take too long
 
   absl::Status Validate() const;
 };

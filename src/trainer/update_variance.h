@@ -1,13 +1,13 @@
 // Measures the variance of a step's update: the distance of individual groups' gradients from the batch's gradient.
 //
-//   mean over groups of |g_i - g|^2 / |g|^2      g: the batch's gradient; g_i: the group's share of it times the groups
+//   mean over groups of |g_i - g|^2 / |g|^2      g: the batch's gradient; g_i: the group's share of g times the groups
 //
 // The groups' shares add up to g, so g is the mean of the g_i. A step that averages n such groups has a relative error
 // of this value / n. More groups per step or less noise in the rewards reduce it.
 //
 // Groups and elements are sampled: kGroups of the batch's groups, and about kElements evenly spaced elements of each
-// tensor. Each group's gradient needs a backward pass before the batch's own. It leaves nothing in .grad, and the
-// step's result is bit-identical. A term that does not belong to a group, such as expert balancing, is only in g.
+// tensor. Each group's gradient needs a backward pass before the batch's own. It leaves .grad empty, so the step's
+// result is bit-identical. A term that does not belong to a group, such as expert balancing, is only in g.
 //
 //   UpdateVariance variance(batch, seed, version);
 //   for each of variance.groups(): the gradient of its calls;  variance.AddGroup(gradients)

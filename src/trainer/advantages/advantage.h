@@ -75,8 +75,8 @@ struct GroupAdvantages {
 //     S_i uses R_k instead of the credit. Valid only with baselines mean, leave_one_out, and length. A sum whose parts
 //     cancel up to rounding is 0.
 //
-// Equal outcomes carry no signal. If all R that enter a mean are equal (tree::SameReturn), B_i is exactly R_i, and a D
-// that is a deviation is 1.
+// Equal outcomes carry no learning signal. If all R that enter a mean are equal (tree::SameReturn), B_i is exactly R_i,
+// and a D that is a deviation is 1.
 //
 // A group is filtered if the rule filters groups and all of the group's advantages are exactly 0. Filtered groups are
 // excluded from the batch's deviations. REQUIRES: options are validated, and rewards are finite.

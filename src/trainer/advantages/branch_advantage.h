@@ -14,7 +14,7 @@
 //
 // Under a sibling mean (baselines mean and leave_one_out), the mean of the siblings' advantages is always 0. So
 // `siblings` never trains trunks. `nested` trains trunks if the group has several: one trunk is better than another if
-// its leaves earn more on average. Neither rule can judge a group's only trunk.
+// its leaves earn more on average. Neither rule can evaluate a group's only trunk.
 //
 // Without trunks, both rules return Advantages. Pure functions that do not use torch.
 #pragma once

@@ -1,13 +1,13 @@
-// Writes and reads checkpoints of a training run. A checkpoint is written completely or not at all.
+// Writes and reads checkpoints of a training run. Each checkpoint is written completely or not at all.
 //
-//   ROOT/step-00000012/         includes exactly the batches below 12, so it is version 12
+//   ROOT/step-00000012/         includes exactly batches 0 to 11, so it is version 12
 //     config.json, model.safetensors, and the app's files (tokenizer.json, ...): a Hugging Face model folder
 //     optimizer.safetensors     AdamW's moments and masters
 //     reference.safetensors     the reference policy, once reference_update_every has moved it
 //     draft/                    model.safetensors, the draft head (model/draft_head.h), and state.safetensors, its
 //                               training state; only with draft.enabled
-//     state.json                step, seed, schedule, the size and checksum of every other file, and a checksum of all
-//                               of that; written last
+//     state.json                step, seed, schedule, the size and checksum of every other file, and a checksum of
+//                               these; written last
 //
 // Each of N ranks writes the parameters and state that it owns to model-00001-of-0000N.safetensors and
 // optimizer-00001-of-0000N.safetensors, and so on. Rank 0 then adds Hugging Face's model.safetensors.index.json.
@@ -56,8 +56,8 @@ struct CheckpointContents {
   std::map<std::string, at::Tensor> draft, draft_state;
   int64_t optimizer_steps = 0;
   int optimizer_shards = 1;  // set when read: number of optimizer state files
-  // Set when writing. The last step with weights known to give a finite gradient. The newest checkpoint at or before
-  // this step is never deleted because of age. -1 = every step is known to be sound.
+  // Set when writing. The last step whose weights are known to give a finite gradient. The newest checkpoint at or
+  // before this step is never deleted because of age. -1 = all steps are known to be sound.
   int64_t last_sound_step = -1;
   int64_t keep_every = 0;  // set when writing; checkpoints at multiples of this step are never deleted; 0 = none
 };
@@ -74,8 +74,8 @@ std::string CheckpointName(int64_t step);
 
 // Writes ROOT/step-N, replacing any checkpoint for the same step. Then deletes temporary directories left by crashed
 // writers, and all checkpoints up to N except the newest `keep`, the ones protected by keep_every, and the one
-// protected by last_sound_step. `extra_files` maps names to contents. A name is a plain name or FOLDER/NAME. An error,
-// such as a full disk, leaves older checkpoints untouched, and names the path.
+// protected by last_sound_step. `extra_files` maps names to contents. A name is a plain name or FOLDER/NAME. If an
+// error occurs, such as a full disk, older checkpoints remain intact, and the error names the path.
 absl::StatusOr<CheckpointInfo> WriteCheckpoint(const std::string& root, const CheckpointContents& contents,
                                                const std::map<std::string, std::string>& extra_files, int64_t keep);
 
@@ -92,7 +92,7 @@ absl::StatusOr<CheckpointInfo> FinishCheckpoint(const std::string& root, const C
                                                 const std::map<std::string, std::string>& extra_files, int64_t keep);
 void AbandonCheckpoint(const std::string& root, int64_t step);
 
-// Checks every file against state.json. Returns DATA_LOSS with the file that is missing or differs.
+// Checks every file against state.json. Returns DATA_LOSS, naming the file, if one is missing or differs.
 absl::StatusOr<CheckpointInfo> VerifyCheckpoint(const std::string& path);
 
 // Returns the newest intact checkpoint, NOT_FOUND if ROOT has no checkpoints, or DATA_LOSS if all are damaged.
@@ -106,8 +106,8 @@ absl::StatusOr<std::map<std::string, at::Tensor>> ReadReference(const std::strin
 // verified. Returns NOT_FOUND if there is none. model::ReadDraftHead reads the head.
 absl::StatusOr<std::map<std::string, at::Tensor>> ReadDraftState(const std::string& path);
 // Reads the optimizer's state, from any number of shards, into the tensors of `state` by name (AdamW::State). If `all`,
-// `state` must name every tensor in the checkpoint; otherwise, it may name a subset. Returns INVALID_ARGUMENT with the
-// first tensor that is missing, has the wrong shape, or (with `all`) is unknown. Tensors read before the error keep
+// `state` must name every tensor in the checkpoint; otherwise, it may name a subset. Returns INVALID_ARGUMENT, naming
+// the first tensor that is missing, has the wrong shape, or (with `all`) is unknown. Tensors read before the error keep
 // their new values.
 absl::Status ReadOptimizer(const std::string& path, int shards, const std::map<std::string, at::Tensor>& state,
                            bool all);

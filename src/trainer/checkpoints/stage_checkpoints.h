@@ -20,7 +20,7 @@ namespace ingot::trainer {
 class StageCheckpoints {
  public:
   StageCheckpoints() = default;  // the stage writes no checkpoints
-  // Uses checkpoints in `root`. `weights_checksum` is the weights::Snapshot::checksum of the stage's initial weights.
+  // Uses checkpoints in `root`. `weights_checksum` is weights::Snapshot::checksum of the stage's initial weights.
   StageCheckpoints(std::string root, uint64_t weights_checksum, const std::vector<tree::CallPath>& calls);
 
   bool kept() const { return !root_.empty(); }
@@ -29,7 +29,7 @@ class StageCheckpoints {
   const std::map<std::string, std::string>& files() const { return files_; }
 
   // Returns the newest intact checkpoint, or step 0 and an empty path if there is none. Returns FAILED_PRECONDITION if
-  // it is for different data or initial weights. Other errors are those of LatestCheckpoint.
+  // it is for different data or initial weights. Other errors come from LatestCheckpoint.
   absl::StatusOr<CheckpointInfo> Newest() const;
 
  private:

@@ -1,9 +1,9 @@
-// A custom loss as data: a graph of torch operations, traced from the user's Python function (app/run/trace_loss.py
-// describes the JSON). LibTorch runs it with autograd and without Python.
+// Represents a custom loss as a graph of torch operations, traced from the user's Python function
+// (app/run/trace_loss.py describes the JSON). LibTorch runs it with autograd and without Python.
 //
-// The graph is not TorchScript, because torch.jit.trace silently keeps the branch that a traced condition took, and a
-// saved module can contain any operation. Here, the trace runs on tensors without values, so such a condition is an
-// error, and only the operations in operations.h can run.
+// TorchScript is not used, because torch.jit.trace silently keeps the branch that a condition took during tracing, and
+// a saved module can contain any operation. Here, tracing uses tensors without values, so such a condition is an error,
+// and only the operations in operations.h can run.
 //
 // Immutable and thread safe.
 #pragma once
@@ -19,7 +19,7 @@
 
 namespace ingot::trainer {
 
-// The function's arguments, for T tokens. Names are those of LossGraph's inputs.
+// The function's arguments, for T tokens. The fields have the names of LossGraph's inputs.
 struct LossInputs {
   at::Tensor logprobs;          // [T] fp64
   at::Tensor rollout_logprobs;  // [T] fp64
@@ -33,8 +33,8 @@ class LossGraph {
  public:
   static constexpr size_t kMaxNodes = 10000;
 
-  // Returns INVALID_ARGUMENT if the JSON does not describe a graph, or names the node that has an operation outside
-  // operations.h, an argument that the operation does not have, or a reference to itself or a later node.
+  // Returns INVALID_ARGUMENT if the JSON does not describe a graph, or, naming the node, if a node has an operation
+  // that is not in operations.h, an unknown argument, or a reference to itself or a later node.
   static absl::StatusOr<LossGraph> Parse(const std::string& json);
 
   LossGraph(LossGraph&& other) noexcept;

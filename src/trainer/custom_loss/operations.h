@@ -1,4 +1,4 @@
-// The operations that a custom loss may use, by their names in torch's operator library. Does not use torch.
+// Lists the operations that a custom loss may use, by their names in torch's operator library. Does not use torch.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@ namespace ingot::trainer {
 enum class OperationKind {
   kPerToken,  // a token's result depends only on the same token's arguments
   kWhole,     // combines tokens, such as a sum
-  kSegments,  // combines tokens of a segment; its argument `index` must be the input `segments` or `episodes`
+  kSegments,  // combines tokens in a segment; its argument `index` must be the input `segments` or `episodes`
 };
 
 struct Operation {

@@ -1,16 +1,16 @@
-// Computes the gradient of a draft head on one batch, next to the policy's gradient pass. It reads that pass and changes
-// nothing in it: the hidden states, the embedding, and the teachers are copies or without history.
+// Computes the gradient of a draft head on one batch, alongside the policy's gradient pass. It only reads from that
+// pass: the hidden states, the embedding, and the teachers are copies or have no autograd history.
 //
 //   policy's pass   hidden states of the chosen rows' ancestors ─┐
 //                   log-probs of the chosen rows (teachers) ─────┴▶ Run: gradient of the head's tensors
 //
 //   loss = sum over depths d of 0.8^(d-1) * mean over tokens of D(teacher, q at depth d)
 //
-// q is the head's softmax over its ids at the teacher's temperature. The teacher is the policy's, over the same ids. D:
+// q is the head's softmax over its ids at the teacher's temperature. The teacher is the policy's over these ids. D:
 //
 //   kl        KL(teacher || q) over all ids
-//   topk_kl   the same over the teacher's top_k most likely ids and the sum of the others
-//   topk_tv   total variation over the same
+//   topk_kl   the same over the teacher's top_k most likely ids and the sum of the rest
+//   topk_tv   total variation over the same ids
 //
 // Used by one thread. Throws c10::Error.
 #pragma once
@@ -32,7 +32,7 @@ namespace ingot::trainer {
 struct DraftResult {
   double loss = 0;
   double overlap = 0;  // mean of sum over ids of min(teacher, q) at depth 1: the acceptance of rejection sampling
-  double tokens = 0;   // chosen loss tokens
+  double tokens = 0;   // number of chosen loss tokens
 };
 
 class DraftPass {
@@ -42,10 +42,10 @@ class DraftPass {
             const tree::PackedForest& forest, std::span<const tree::CallPath> calls, int64_t logits_chunk_elements,
             uint64_t seed);
 
-  // Adds readers to a pass over the forest, after those that it already has.
+  // Adds readers to a pass over the forest, after its existing readers.
   void Observe(PassOptions& pass);
 
-  // Adds the loss's gradient to the .grad of the head's tensors. REQUIRES: a pass with Observe has run.
+  // Adds the loss's gradient to the .grad of the head's tensors. REQUIRES: Observe was called on a pass that has run.
   DraftResult Run();
 
  private:
@@ -60,7 +60,7 @@ class DraftPass {
   // Writes teachers [index.size(), ids].
   void Keep(const std::vector<int64_t>& index, const at::Tensor& logprobs);
   Loss LossOf(const at::Tensor& logits, const at::Tensor& teachers) const;
-  // Adds one depth's gradient by the head's outputs.
+  // Adds one depth's gradient with respect to the head's outputs.
   void RunDepth(size_t depth, const at::Tensor& outputs, const at::Tensor& gradient, DraftResult& result) const;
   bool whole() const { return options_.loss == "kl"; }
 
@@ -70,7 +70,7 @@ class DraftPass {
   const tree::PackedForest& forest_;
   const std::span<const tree::CallPath> calls_;
   const int64_t logits_chunk_elements_;
-  const int64_t kept_;  // ids kept per teacher
+  const int64_t kept_;  // number of ids kept per teacher
   const DraftRows rows_;
   at::Tensor hidden_;    // [rows_.hidden.size(), hidden_size]
   at::Tensor logprobs_;  // [teachers, kept], in the accumulation type

@@ -1,11 +1,11 @@
-// Trains a draft head along with the policy (options in the section `draft`): owns the head, its optimizer, and the copy
-// of the head that versions carry. The policy's parameters, optimizer, and gradient norm do not depend on it.
+// Trains a draft head with the policy (options in the section `draft`). Owns the head, its optimizer, and the copy of
+// the head that versions include. The policy's parameters, optimizer, and gradient norm do not depend on it.
 //
 //   step   Begin ─▶ DraftPass observes the policy's gradient pass ─▶ Learn ─▶ ... the policy's update ... ─▶ Apply
 //
-// A step of the head with a loss or gradient that is not finite is skipped. The policy's step continues. Versions carry
-// the same copy for publish_every versions, so most weight deltas do not contain the head. One rank only. Used by one
-// thread. Throws c10::Error.
+// If the head's loss or gradient is not finite, its step is skipped, and the policy's step continues. The copy changes
+// only every publish_every versions, so most weight deltas do not contain the head. One rank only. Used by one thread.
+// Throws c10::Error.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -43,24 +43,24 @@ class DraftTrainer {
   DraftPass& Begin(const tree::PackedForest& forest, std::span<const tree::CallPath> calls, int64_t step);
   // Same as Begin, but for step `step` of the warm-up, whose loss is kl.
   DraftPass& BeginWarmup(const tree::PackedForest& forest, std::span<const tree::CallPath> calls, int64_t step);
-  // Computes the head's gradient from what the pass observed, and reports draft/loss and draft/overlap.
+  // Computes the head's gradient from the observed pass, and reports draft/loss and draft/overlap.
   void Learn(StepMetrics& metrics);
   // Updates the head, unless its loss or gradient is not finite.
   void Apply(StepMetrics& metrics);
   // Ends a step without an update.
   void Drop();
 
-  // Copies the head for versions from `version` on, if that is due.
+  // If due, copies the head for versions starting with `version`.
   bool PublishIfDue(int64_t version);
   void Publish();
-  // The head that versions carry, by name.
+  // Returns the head that versions include, by name.
   const model::DraftTensors& published() const { return published_; }
 
-  // The head in training.
+  // Returns the head in training.
   model::DraftTensors tensors() const;
-  // What a checkpoint stores in addition: the optimizer's state and, as published.NAME, the head that versions carry.
+  // Returns more checkpoint state: the optimizer's and, as published.NAME, the head that versions include.
   std::map<std::string, at::Tensor> State() const;
-  // Restores both from a checkpoint. Returns INVALID_ARGUMENT with a tensor that is missing or does not fit.
+  // Restores both from a checkpoint. Returns INVALID_ARGUMENT, naming the tensor, if one is missing or does not match.
   absl::Status Restore(const model::DraftTensors& tensors, const std::map<std::string, at::Tensor>& state);
 
  private:
@@ -81,7 +81,7 @@ class DraftTrainer {
   AdamW optimizer_;
   model::DraftTensors published_;
 
-  // During a step.
+  // Set during a step.
   std::optional<model::DraftHead> head_;
   std::optional<DraftPass> pass_;
   DraftResult result_;

@@ -1,5 +1,5 @@
 // Trains a draft head on conversations before the first version, with a frozen policy and exact KL (DraftOptions::loss
-// kl). A run that stops here repeats it: it is deterministic, and changes nothing but the head.
+// kl). A run that stops here repeats the warm-up, which is deterministic and changes only the head.
 #pragma once
 
 #include <vector>
@@ -14,7 +14,7 @@
 
 namespace ingot::trainer {
 
-// Makes options.draft.warmup_steps steps on batches of options.sft.batch_size conversations, in the order of the stage
+// Runs options.draft.warmup_steps steps on batches of options.sft.batch_size conversations, in the order of the stage
 // `sft`. Reports draft/loss, draft/overlap, and draft/grad_norm. Returns PrepareSft's errors, and the observer's error.
 absl::Status WarmUpDraft(const TrainerOptions& options, const Policy& policy, DraftTrainer& draft,
                          const std::vector<tree::CallPath>& calls, const SftObserver& observer);

@@ -4,7 +4,7 @@
 //
 //   dL/dweights = sum over entries e of (dL/dlogprob_e) * dlogprob_e/dweights
 //
-// An entry's derivative is a single number. It does not depend on how the forest was cut or on the entries that share
+// An entry's derivative is a single number. It does not depend on how the forest was split or on the entries that share
 // its row, so the tokens in a sequence or pair can be in different forward passes. An objective that combines them (a
 // sequence's ratio, a pair's margin) is evaluated once for the whole batch, after a pass without gradients
 // (Scope::kBatch).
@@ -65,10 +65,10 @@ class Objective {
   // entry. A factor that the definition holds constant (stop-gradient) is also constant in the derivative.
   virtual double Loss(const LossEntries& entries, std::span<double> derivative) const = 0;
 
-  // Adds metrics for the same entries.
+  // Adds the metrics for these entries.
   virtual void Tally(const LossEntries& entries, MetricSums& sums) const = 0;
 
-  // Returns one line for the log: the effective settings, clip bounds first.
+  // Returns the effective settings as one line for the log, starting with the clip bounds.
   virtual std::string Describe() const = 0;
 };
 

@@ -1,4 +1,4 @@
-// Masks for the policy loss, which apply to every objective. They remove tokens if the policy has moved too far since
+// Defines masks for the policy loss, for all objectives. They remove tokens if the policy has changed too much since
 // they were sampled. Plain functions over doubles, without torch.
 //
 //   r_t = exp(logprob_t - recorded_t)       d = mean over the sequence of logprob_t - recorded_t
@@ -8,8 +8,8 @@
 //   opsm_delta              a sequence's negative-advantage tokens, if -d > delta (DeepSeek-V3.2, arXiv 2512.02556)
 //
 // The mean d covers all loss tokens in the sequence, including tokens that another mask removes. A mask is constant and
-// has no derivative. For the objective, a masked token is not part of its sequence. The other tokens' weights do not
-// change. A token with a NaN log-prob is not masked, so its step is skipped and its call is reported.
+// has no derivative. The objective does not see masked tokens as part of their sequence. The other tokens' weights do
+// not change. A token with a NaN log-prob is not masked, so its step is skipped and its call is reported.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@
 
 namespace ingot::trainer {
 
-// Holds the entries that the masks keep. Owns copies of their values.
+// Contains copies of the entries that the masks keep.
 class KeptEntries {
  public:
   // REQUIRES: `entries` is the whole batch if masks.of_sequences(); otherwise, it may be any subset. Its preferences

@@ -13,7 +13,7 @@ struct SequenceSums {
   int64_t tokens = 0;
 };
 
-// `anchor` has one log-prob per entry to compare with. Sums are zero for a sequence without tokens.
+// `anchor` has the log-prob to compare with for each entry. Sums are zero for a sequence without tokens.
 inline std::vector<SequenceSums> SumSequences(const LossEntries& entries, std::span<const double> anchor) {
   std::vector<SequenceSums> sums(static_cast<size_t>(entries.sequence_count));
   for (size_t i = 0; i < entries.logprobs.size(); ++i) {

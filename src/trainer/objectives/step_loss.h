@@ -6,8 +6,8 @@
 //   - w_t * entropy_coefficient      * entropy_t
 //
 // The first estimates KL(rollout policy || policy), and the second KL(policy || reference policy), using one KlKind.
-// StepLoss separates the objectives, which do not depend on forests, from the passes, which do not depend on losses.
-// Does not use torch. Single-threaded. The batch must outlive this object.
+// StepLoss keeps the objectives independent of forests, and the passes independent of losses. Does not use torch.
+// Single-threaded. The batch must outlive this object.
 //
 //   StepLoss loss(objective, coefficients, batch);
 //   if (loss.needs_reference()) for every forest: loss.RecordReference(entries, log-probs of the reference)
@@ -42,7 +42,7 @@ class EntryLoss {
                           std::span<double> by_entropy) = 0;
 };
 
-// Estimators kl(x) of KL(p || q) from a token sampled from p, with x = log q - log p
+// Estimators kl(x) of KL(p || q) for a token sampled from p, with x = log q - log p
 // (http://joschu.net/blog/kl-approx.html; abs as in verl's kl_loss_type). All estimates are 0 where the policies agree.
 // The means of k1 and k3 equal the divergence. k1 may be negative.
 //
@@ -86,9 +86,9 @@ class StepLoss final : public EntryLoss {
   // Returns the recorded log-prob of an entry, or 0 if none was recorded.
   double RecordedReference(const tree::LossEntry& entry) const;
   double RecordedCurrent(const tree::LossEntry& entry) const;
-  // Evaluates the objective's loss, which the first call to Evaluate adds, and its derivatives at the recorded
-  // log-probs. If `counts` is false, another rank counts the loss and the objective's tallies. REQUIRES: all entries
-  // have been recorded.
+  // Evaluates the objective's loss and its derivatives at the recorded log-probs. The first call to Evaluate adds the
+  // loss. If `counts` is false, another rank counts the loss and the objective's tallies. REQUIRES: all entries have
+  // been recorded.
   void Fix(bool counts = true);
 
   bool uses_entropy() const override { return coefficients_.entropy > 0; }
@@ -99,7 +99,7 @@ class StepLoss final : public EntryLoss {
   static bool Bears(const PreparedBatch& batch, const tree::LossEntry& entry);
 
   const MetricSums& sums() const { return sums_; }
-  // Returns the calls with a non-finite log-prob or derivative, as unique indices into the batch's calls.
+  // Returns the calls with a non-finite log-prob or derivative, as unique indices in the batch's calls.
   const std::vector<int32_t>& non_finite_calls() const { return non_finite_calls_; }
 
  private:

@@ -4,8 +4,8 @@
 //   three ranks                          \_______________/   \___/   \_____________/
 //
 // In trie order, calls that share a prefix are adjacent, and each rank gets a run of adjacent calls. A run's cost
-// counts its merged rows and the pairs of tokens that see each other. A prefix shared by two ranks counts on both. Of
-// all divisions into runs in this order, the one with the lowest maximum cost per rank is chosen.
+// counts its merged rows and the pairs of tokens that see each other. A prefix shared by two ranks counts on both.
+// Among all such divisions, chooses one with the lowest maximum cost per rank.
 #pragma once
 
 #include <cstdint>

@@ -2,25 +2,25 @@
 // with its owner (sharded_adamw.h). The other ranks hold it only while they need its unit.
 //
 //   units       embedding | layer 0 | ... | layer L-1 | head (last norm and logits)
-//   a rank      needs one unit at a time; when it needs the next, it drops the parameters that it does not own
+//   a rank      needs one unit at a time; before the next, it drops the parameters that it does not own
 //
 //   rank 0   ran layer 3 | wants layer 4 |  2 and 4 are  | runs layer 4
 //   rank 1   ran layer 3 | wants layer 2 |   broadcast   | runs layer 2 (of a backward pass)
 //   rank 2   ends a slot |    agrees     |               | agrees: it still waits for the others to end their slots
 //
-// Ranks do not run the same parts: one rank may be in a part's backward pass while another has no parts left. So they
-// do not need units in a common order. A rank that needs a unit announces it to all ranks (Ranks::Want). A rank that
-// waits for the others in any other way (Ranks::Agree) serves the ranks that still need something. The owners broadcast
-// each requested unit, parameter by parameter. A rank that did not request the unit drops each parameter immediately.
+// Ranks run different parts: one rank may be in a part's backward pass while another has no parts left. So they do not
+// need units in the same order. A rank that needs a unit announces it to all ranks (Ranks::Want). A rank that waits for
+// the others in any other way (Ranks::Agree) serves the ranks that still need something. The owners broadcast each
+// requested unit, parameter by parameter. A rank that did not request the unit drops each parameter immediately.
 //
 // The values are the same as with undivided parameters, so results are bit-identical. A dropped parameter keeps its
-// tensor but not its memory. So autograd's saved tensors stay valid between a layer's forward and backward pass,
-// because autograd does not treat a refill as a change.
+// tensor but not its memory. Tensors saved by autograd stay valid between a layer's forward and backward pass, because
+// autograd does not notice a refill.
 //
-// The frozen base of a model with adapters is divided the same way. A router's bias changes without the optimizer and
+// The frozen base of a model with adapters is divided the same way. A router's bias is not changed by the optimizer and
 // has no owner, so every rank holds it.
 //
-// Used by the thread of Ranks. All ranks call functions marked "collective" at the same point.
+// Used on the thread that uses Ranks. All ranks call functions marked "collective" at the same point.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -65,7 +65,7 @@ class LayerShards final : public LayerWeights {
   // Returns whether the parameter has an owner.
   bool Divides(const std::string& name) const;
 
-  // Drops the unit that was needed last, which frees its memory until the next step. Must be called before parameters
+  // Drops the most recently needed unit, which frees its memory until the next step. Call before parameters
   // change.
   void Release();
 
@@ -89,7 +89,7 @@ class LayerShards final : public LayerWeights {
   std::vector<int> owners_;
   std::vector<std::vector<size_t>> units_;
   bool divided_ = false;
-  int64_t here_ = -1;  // the unit that was needed last; -1 = none
+  int64_t here_ = -1;  // the most recently needed unit; -1 = none
   double seconds_ = 0;
 };
 

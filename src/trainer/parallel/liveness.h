@@ -4,11 +4,11 @@
 //   rank 0  <---beats--->  rank 1        a star: rank 0 watches all other ranks, each of them watches rank 0,
 //           <---beats--->  rank 2        and rank 0 reports a lost rank to the rest
 //
-// A rank is lost if its connection closes without a goodbye, which means that its process died and is detected
-// immediately. A rank is also lost if no heartbeat arrives within the deadline, which means that it was suspended or
-// its machine is gone. The watch ends after a loss.
+// A rank is lost if its connection closes without a goodbye, because its process died. This is detected immediately. It
+// is also lost if no heartbeat arrives within the deadline, because it was suspended or its machine is gone. Watching
+// ends after a loss.
 //
-// Thread safe. Does not use torch. The watch is one long task. It waits in poll(2) for at most a tenth of the deadline
+// Thread safe. Does not use torch. Watching is one long task. It waits in poll(2) for at most a tenth of the deadline
 // and at most 1 s, and measures silence on the injected clock.
 #pragma once
 

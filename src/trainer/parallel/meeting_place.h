@@ -16,7 +16,7 @@ struct MeetingOptions {
   std::string host = "127.0.0.1";
   int port = 0;
   std::string secret;                         // the same in all processes; empty = none
-  bool serves = false;                        // this process serves the store
+  bool serves = false;                        // true = this process serves the store
   int size = 1;                               // number of processes
   std::chrono::milliseconds timeout{120000};  // maximum wait for a key
 };

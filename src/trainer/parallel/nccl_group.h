@@ -1,6 +1,6 @@
-// Creates an NCCL process group, for exchanges between devices. It is in libingot_cuda.so, the only library that links
-// NCCL. A program that has opened the library looks up the function by its symbol. The C name hides C++ types, so the
-// program and the library must come from the same build (kernels/cuda/probe.h).
+// Creates an NCCL process group for exchanges between devices. The function is in libingot_cuda.so, the only library
+// that links NCCL, and is looked up by its symbol. The C name hides C++ types, so the program and the library must come
+// from the same build (kernels/cuda/probe.h).
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
@@ -13,7 +13,7 @@
 namespace ingot::trainer {
 
 inline constexpr char kNcclGroupSymbol[] = "ingot_cuda_nccl_group";
-// Interval between checks whether a device is done. Waiting with a timeout would abort NCCL's work.
+// Interval between checks of whether a device is done. Waiting with a timeout would abort NCCL's work.
 inline constexpr std::chrono::microseconds kDevicePoll{50};
 
 struct NcclGroup {

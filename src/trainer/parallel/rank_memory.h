@@ -20,16 +20,16 @@ struct RankPlace {
 // Returns this rank's place, or nullopt if `ranks` is null.
 std::optional<RankPlace> PlaceOf(const Ranks* ranks);
 
-// Predicts the memory of one rank. Without a place, equal to PredictMemory. With a place, moments, masters, and reduced
-// gradients count only for the owned parameters, and the gradients of one bucket count once per rank. The reduced
-// gradients add to every part after the first. With `by_layer` (layer_shards.h), the weights are the owned ones, the
-// largest unit, and the largest parameter in transit to another rank. Rank 0 holds all weights again when it takes a
-// snapshot.
+// Predicts the memory of one rank. Without a place, this equals PredictMemory. With a place, moments, masters, and
+// reduced gradients count only for the owned parameters, and the gradients of one bucket count once per rank. The
+// reduced gradients are added to every part after the first. With `by_layer` (layer_shards.h), the weights are the
+// owned ones, the largest unit, and the largest parameter in transit to another rank. Rank 0 holds all weights again
+// when it takes a snapshot.
 MemoryNeed PredictRankMemory(const model::ModelConfig& config, int element_bytes, const PassOptions& options,
                              std::span<const tree::ForestPart> parts, const std::optional<RankPlace>& place,
                              bool by_layer = false);
 
-// Returns the number of ranks that share this machine's memory. This is all of them, because they all start on one
+// Returns the number of ranks that share this machine's memory: all of them, because they start on one
 // machine.
 int RanksHere(const Ranks* ranks);
 

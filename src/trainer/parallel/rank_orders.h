@@ -4,10 +4,10 @@
 //   rank 0   Step(batch) ─▶ runs it        Save(...) ─▶ runs it      ... Dismiss
 //   rank 1   Follow ──────▶ work.step(batch) ─────────▶ work.save(...) ...  returns
 //
-// Rank 0 sends an order after doing the checks that it can do alone. Then all ranks do the work together, and errors
-// are the same on all of them (Ranks::Agree).
+// Rank 0 sends an order after the checks that it can do alone. Then all ranks do the work together and get the same
+// errors (Ranks::Agree).
 //
-// Used by the thread of Ranks.
+// Used on the thread that uses Ranks.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ namespace ingot::trainer {
 
 enum class StageKind : int32_t { kSft, kDpo };
 
-// Says how ranks store a version in parts. Plain values: ranks exchange the raw bytes.
+// Tells ranks how to store a version in parts. Plain values, because ranks exchange the raw bytes.
 struct StoreOrder {
   weights::HeldVersion base;  // the shards are a delta from this version
   bool full = false;          // true = there is no base, and the shards are a full copy
@@ -59,8 +59,8 @@ class RankOrders {
         stage_step;
     std::function<absl::Status()> end_stage;
   };
-  // On every other rank: executes orders until Dismiss, then leaves the group. Logs an order that fails on all ranks.
-  // Returns RankLost if a rank is lost, and INTERNAL if the ranks did not continue together.
+  // Call on every other rank. Executes orders until Dismiss and then leaves the group. Logs orders that fail on all
+  // ranks. Returns RankLost if a rank is lost, and INTERNAL if the ranks did not continue together.
   absl::Status Follow(const Work& work);
 
  private:

@@ -1,5 +1,5 @@
-// The ranks of one trainer: processes that train each batch together. They run the same sequence of exchanges. Rank 0
-// leads, and only rank 0 communicates with the scheduler, the engines, and the run's record.
+// Connects the ranks of one trainer: processes that train each batch together and run the same sequence of exchanges.
+// Only rank 0, which leads, communicates with the scheduler, the engines, and the run's record.
 //
 //   Join      meets at host:port (a c10d store that rank 0 serves) and connects the process group and Liveness. A
 //             process without the secret finds no keys in the store and is rejected by Liveness. Gloo and NCCL do
@@ -8,7 +8,7 @@
 //   Agree     called before each exchange of a step: if any rank has failed, all ranks stop at the same point with
 //             the same error, and can continue with other work
 //   Want      requests something from the others at any time. Ranks in Agree serve the request, and agree only when
-//             no rank wants anything.
+//             no requests are left.
 //
 // When a rank is lost, all calls waiting for it return RankLost and the group is broken: all later calls return the
 // same error. Tensors are on the CPU (Gloo) or on the ranks' devices (NCCL), one device per rank. Used by one thread at
@@ -38,7 +38,7 @@ struct RankOptions {
   std::string host = "127.0.0.1";
   int port = 0;          // the ranks' meeting place, where rank 0 listens, only on `host`
   std::string own_host;  // this rank's address for the others; empty = host
-  // The same on all ranks, and must not be known to other programs that can connect to `port`. Empty = none.
+  // The same on all ranks. Other programs that can connect to `port` must not know it. Empty = none.
   std::string secret;
   // The rank's device in torch notation ("cuda:1"), and the function kNcclGroupSymbol in libingot_cuda.so. "cpu" and
   // null = all tensors are on the CPU. Ranks must not share a device.
@@ -68,7 +68,7 @@ class Ranks {
   //
   // Sets `tensor` to root's values on every rank. It must be contiguous and have the same size and type on all ranks.
   absl::Status Broadcast(const at::Tensor& tensor, int root);
-  // Returns the tensors of all ranks in rank order on `root`, and nothing elsewhere. They have the same size and type.
+  // Returns all ranks' tensors in rank order on `root`, and nothing elsewhere. They have the same size and type.
   absl::StatusOr<std::vector<at::Tensor>> Gather(const at::Tensor& tensor, int root);
   // Exchange arbitrary bytes. BroadcastBytes returns root's bytes on every rank, and AllGatherBytes returns every
   // rank's bytes in rank order.
@@ -79,8 +79,8 @@ class Ranks {
   // as agreed (IsAgreed). Returns immediately if the error is already agreed.
   absl::Status Agree(const absl::Status& own);
 
-  // Requests `what`, 0 or more, from all ranks. REQUIRES: every other rank is in Agree or Want, or will be. All ranks
-  // then call their Server with each rank's request, by rank (kNothing = the rank is in Agree). The Server makes the
+  // Requests `what` >= 0 from all ranks. REQUIRES: every other rank is in Agree or Want, or will be. All ranks then
+  // call their Server with each rank's request, by rank (kNothing = the rank is in Agree). The Server makes the
   // exchanges. Same errors as Agree.
   static constexpr int64_t kNothing = -1;
   absl::Status Want(int64_t what);
@@ -92,7 +92,7 @@ class Ranks {
   // Ends the group after this rank has failed while the others are in an exchange. The others get RankLost. Returns
   // `own`.
   absl::Status Break(const absl::Status& own);
-  // Runs `body`, a series of exchanges. A failure on only this rank breaks the group, because the others would wait for
+  // Runs `body`, a series of exchanges. If only this rank fails, the group breaks, because the others would wait for
   // it.
   template <typename Body>
   absl::Status BreakUnless(Body&& body) {
@@ -127,7 +127,7 @@ class Ranks {
 inline bool Leads(const Ranks* ranks) { return ranks == nullptr || ranks->leads(); }
 // Calls Ranks::Agree, or returns `own` if `ranks` is null (one rank).
 absl::Status Agree(Ranks* ranks, const absl::Status& own);
-// Reports this rank's error during joint work to the others, which get it at their next exchange.
+// Reports this rank's error during joint work to the others, which receive it at their next exchange.
 absl::Status ShareError(Ranks* ranks, const absl::Status& own);
 // Handles an error on this rank before rank 0's order for joint work. Rank 0 returns it immediately, because no other
 // rank has started. The other ranks share it.

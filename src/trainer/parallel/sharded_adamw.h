@@ -1,10 +1,10 @@
-// AdamW with its state divided over the ranks of a trainer (ZeRO stage 2, arXiv 1910.02054). Every rank holds all
-// parameters. The owner of a parameter is the rank that holds its moments, fp32 master, and reduced gradient.
+// Implements AdamW with its state divided among a trainer's ranks (ZeRO stage 2, arXiv 1910.02054). Every rank holds
+// all parameters. The owner of a parameter is the rank that holds its moments, fp32 master, and reduced gradient.
 //
 //   a slot    every rank's gradient of one part --gathered--> owner, which adds them in rank order
 //   a step    owners update, then --broadcast--> all ranks' parameters
 //
-// Sums have a fixed order, so results are bit-identical for the same number of ranks. A rank that has run out of parts
+// Sums have a fixed order, so results are bit-identical for the same number of ranks. A rank without remaining parts
 // runs empty slots: the same exchanges with zeros. Between two slots, a rank holds gradients only for the parameters
 // that it owns. If parameters are also divided (stage 3, layer_shards.h), this class does not broadcast them.
 //
@@ -29,8 +29,8 @@
 
 namespace ingot::trainer {
 
-// Maximum number of elements per gather. A larger parameter is gathered alone. The owner holds this many elements per
-// rank.
+// Maximum number of elements per gather. A larger parameter is gathered alone. The owner needs space for this many
+// elements per rank.
 inline constexpr int64_t kBucketElements = int64_t{1} << 22;
 
 class ShardedAdamW {
@@ -50,15 +50,15 @@ class ShardedAdamW {
   void Propose(double learning_rate, double grad_norm);
   void Halve();
   void TakeBack();
-  // This rank only.
+  // For this rank only.
   void Commit() { own_.Commit(); }
 
   void ZeroGrad();
   void Reset() { own_.Reset(); }
   int64_t steps() const { return own_.steps(); }
-  // As in AdamW. Rank 0, which publishes, has full entries for its own parameters. For other parameters, it has only
-  // the changes, which their owners send with the new words. If `publishes` is false, rank 0 does not have the other
-  // ranks' changes.
+  // Same as in AdamW. Rank 0, which publishes, has complete entries for its own parameters. For others, it has only the
+  // changes, which their owners send with the new words. If `publishes` is false, rank 0 does not have the other ranks'
+  // changes.
   std::map<std::string, RoundedParameter> TakeRounded();
 
   // Called on all ranks before a step. If `send` is false, each rank keeps the changes to its own parameters and does
@@ -68,7 +68,7 @@ class ShardedAdamW {
   // Returns the parameters that this rank owns, by name.
   const std::map<std::string, at::Tensor>& Owned() const { return owned_; }
 
-  // As in AdamW, for the owned parameters.
+  // Same as in AdamW, for the owned parameters.
   std::map<std::string, at::Tensor> State() const { return own_.State(); }
   void SetSteps(int64_t steps) { own_.SetSteps(steps); }
   // Returns an entry per parameter, by name. Undefined = no gradient here, or another rank owns the parameter.

@@ -4,7 +4,7 @@
 // Sums are added in rank order, so they are bit-identical for the same number of ranks.
 //
 // All ranks must call all functions at the same point in their sequence, except PackShare and ReportBalance, which
-// exchange nothing. Used by the thread of Ranks. Throws c10::Error, and StatusError if a rank failed.
+// exchange nothing. Used on the thread that uses Ranks. Throws c10::Error, and StatusError if a rank failed.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Messages between ranks, which run the same binary: plain values as their bytes in memory, text with a length prefix,
+// Encodes messages between ranks, which run the same binary: plain values as raw bytes, text with a length prefix,
 // and the trainer's batches, calls, and sums. Does not use torch. Reading past the end sets Reader::status to
 // DATA_LOSS.
 #pragma once
@@ -72,8 +72,8 @@ class Reader {
 std::string EncodeBatch(const TrainBatch& batch);
 absl::StatusOr<TrainBatch> DecodeBatch(std::string_view bytes);
 
-// Calls of supervised training: ids, episodes, and names, without recorded log-probs. Runs of ids that contexts share
-// are written once, and the decoded calls share them too.
+// Writes calls for supervised training: ids, episodes, and names, without recorded log-probs. Runs of ids shared by
+// contexts are written once, and the decoded calls also share them.
 void PutCalls(const std::vector<tree::CallPath>& calls, Writer& writer);
 absl::StatusOr<std::vector<tree::CallPath>> ReadCalls(Reader& reader);
 

@@ -1,8 +1,8 @@
-// Records a step's expert choices: which experts the rows of its forest used, and the load-balancing term in its
+// Records a step's expert choices: which experts its forest's rows used, and the load-balancing term in its
 // gradient.
 //
-// A row in a merged tree counts m(u) times, once for each call that passes through it. Loads, entropy, the
-// load-balancing term, and its gradient then equal those of separate calls. A cut forest has one term per part,
+// Each row u in a merged tree counts m(u) times, once for each call that passes through it. Loads, entropy, the
+// load-balancing term, and its gradient then equal those of separate calls. A split forest has one term per part,
 // weighted by the part's share of the total m(u).
 #pragma once
 

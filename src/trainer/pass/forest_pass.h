@@ -5,12 +5,12 @@
 // The logits are never all in memory at once (head_pass.h). The loss returns its derivative with respect to each
 // entry's log-prob. Derivatives for entries that share a row are added.
 //
-// A forest with more rows than `part_tokens` is cut (tree/cut.h). Its parts run one after another and pass on keys,
-// values, and their gradients (part_run.h). A part runs backward as soon as no later part needs it. The result equals
-// the uncut forest's up to rounding.
+// A forest with more rows than `part_tokens` is split (tree/cut.h). Its parts run one after another and pass keys,
+// values, and their gradients to each other (part_run.h). A part's backward pass runs as soon as no later part needs
+// it. The result equals the whole forest's up to rounding.
 //
-// A part that later parts need waits for them and keeps everything that its backward pass needs. With recompute_prefix,
-// it keeps only the keys and values of its exports, and its forward pass runs twice.
+// A part that later parts need waits for them and keeps everything for its backward pass. With recompute_prefix, it
+// keeps only its exports' keys and values, and its forward pass runs twice.
 //
 // Used by one thread at a time. Blocks. Throws c10::Error; callers translate it (torch_edge.h).
 #pragma once
@@ -42,15 +42,15 @@ using HiddenReader = std::function<void(int32_t begin, int32_t end, const at::Te
 struct PassOptions {
   int64_t logits_chunk_elements = int64_t{1} << 24;
   int64_t part_tokens = std::numeric_limits<int64_t>::max();  // maximum number of rows in a part
-  bool checkpoint_layers = false;   // keep only each layer's input and run the layer again: PartRun's kInputs
+  bool checkpoint_layers = false;   // keep only each layer's input and rerun the layer (PartRun's kInputs)
   bool recompute_prefix = false;    // rerun a part that later parts need, instead of keeping its layers
-  PolicyReader read_policy;         // receives the policies of the rows from which entries read; may be empty
+  PolicyReader read_policy;         // receives the policies of the rows that entries read; may be empty
   HiddenReader read_hidden;         // may be empty
   std::function<void()> part_done;  // called after each part's gradient has been added to .grad; may be empty
-  kernels::Numerics numerics = kernels::Numerics::kFast;  // for attention's forward pass: PartRun
+  kernels::Numerics numerics = kernels::Numerics::kFast;  // for attention's forward pass (PartRun)
   ExpertRecord* experts = nullptr;         // for passes with a gradient; null = count nothing and add no term
   const RecordedRoutes* routes = nullptr;  // the forest's recorded routes; null = not recorded
-  LayerWeights* weights = nullptr;  // loads the trained model's weights, if ranks divide them; null = all are here
+  LayerWeights* weights = nullptr;         // loads weights that ranks have divided; null = all are here
 };
 
 PassOptions PassOptionsOf(const TrainerOptions& options);
@@ -64,7 +64,7 @@ absl::StatusOr<tree::PackedForest> PackBatch(const PreparedBatch& batch, std::sp
 struct PassResult : HeadResult {
   int64_t parts = 0;
   int64_t head_rows = 0;              // unique (row, temperature) pairs
-  int64_t repeated_rows = 0;          // rows that ran forward a second time because of recompute_prefix
+  int64_t repeated_rows = 0;          // rows whose forward pass ran twice because of recompute_prefix
   int64_t repeated_pairs = 0;         // their visible (query, key) pairs
   int64_t repeated_window_pairs = 0;  // those pairs that are within the model's window
 };
@@ -73,9 +73,9 @@ struct PassResult : HeadResult {
 PassResult ScoreForest(const model::Transformer& model, const tree::PackedForest& forest,
                        std::span<const tree::CallPath> calls, const PassOptions& options);
 
-// Records the log-probs that `loss` needs before a gradient: those of `reference` if needs_reference(), and those of
-// the model if needs_scores(). `reference` may be null if it is not needed. Each is one pass without gradients. Returns
-// the number of passes. After all forests, call StepLoss::Fix if needs_scores().
+// Records the log-probs that `loss` needs before a gradient: from `reference` if needs_reference(), and from the model
+// if needs_scores(). `reference` may be null if it is not needed. Each is one pass without gradients. Returns the
+// number of passes. After all forests, call StepLoss::Fix if needs_scores().
 int ScoreBefore(const model::Transformer& model, const model::Transformer* reference, const tree::PackedForest& forest,
                 std::span<const tree::CallPath> calls, StepLoss& loss, const PassOptions& options);
 

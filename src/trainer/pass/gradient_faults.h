@@ -1,4 +1,4 @@
-// Finds the faulty tensor and trajectories in a step with a non-finite loss or gradient. Runs only after such a step.
+// Finds the tensor and trajectories at fault in a step with a non-finite loss or gradient. Runs only after such a step.
 // Throws c10::Error.
 #pragma once
 
@@ -20,10 +20,10 @@ namespace ingot::trainer {
 // if all weights are finite. Empty = all are finite. `gradients` are by name, as returned by AdamW::Gradients.
 std::string NonFiniteTensors(const model::Transformer& model, const std::map<std::string, at::Tensor>& gradients);
 
-// Returns INVALID_ARGUMENT with the first tensor that is not finite. Such weights cannot be trained.
+// Returns INVALID_ARGUMENT, naming the first tensor that is not finite. Such weights cannot be trained.
 absl::Status CheckFinite(const model::Parameters& parameters);
 
-// Runs each of `calls` (indices into the batch's calls) separately until it finds `limit` calls without a finite
+// Runs each of `calls` (indices into the batch's calls) separately until it has found `limit` calls without a finite
 // gradient. Destroys the model's gradients. Used for a step with finite log-probs but a non-finite gradient.
 std::vector<int32_t> CallsWithoutFiniteGradient(const model::Transformer& model, const PreparedBatch& batch,
                                                 std::span<const int32_t> calls, StepLoss& loss,

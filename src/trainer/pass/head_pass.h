@@ -3,9 +3,9 @@
 // head's weight.
 //
 // Logits are computed once per unique (row, temperature), a few rows at a time, in the accumulation type. Their
-// gradient is computed in place (kernels/torch/softmax.h). For a narrow model, the gradient with respect to the logits
-// is also rounded to the model's type and kept for more rows than the logits are, because the weight's gradient is a
-// product over those rows that reads the whole weight, even for a few rows.
+// gradient is computed in place (kernels/torch/softmax.h). For a model with a narrow type, the gradient with respect to
+// the logits is also rounded to that type and kept for more rows than the logits, because the product for the weight's
+// gradient reads the whole weight, even for a few rows.
 //
 // Used by one thread at a time. Blocks. Throws c10::Error; callers translate it (torch_edge.h).
 #pragma once
@@ -53,11 +53,11 @@ class HeadPass {
 
   // Returns the number of unique (row, temperature) pairs.
   int64_t rows() const { return static_cast<int64_t>(rows_.size()); }
-  // Returns whether any entry reads from the forest's rows [begin, end).
+  // Returns whether any entry reads the forest's rows [begin, end).
   bool Reads(int32_t begin, int32_t end) const { return PlaceOf(begin) < PlaceOf(end); }
 
   // Runs the entries of the forest's rows [begin, end), whose output is x [end - begin, hidden]. With a loss, returns
-  // the gradient by x [end - begin, hidden] and adds to the .grad of the head and the last norm; else an undefined
+  // the gradient with respect to x and adds to the .grad of the head and the last norm. Otherwise, returns an undefined
   // tensor. `shown` advances by the rows whose logits were computed; null = not reported.
   at::Tensor Run(int32_t begin, int32_t end, const at::Tensor& x, base::WorkPart* shown = nullptr);
 
@@ -79,8 +79,8 @@ class HeadPass {
   EntryLoss* const loss_;
   const PolicyReader& reader_;
   const HeadRows at_once_;
-  // Loss entries, sorted by the (row, temperature) from which they read. Row u of the logits is packed token rows_[u]
-  // at temperatures_[u]. Entries order_[first_entry_[u]] .. order_[first_entry_[u + 1]) read from it.
+  // Loss entries, sorted by the (row, temperature) that they read. Row u of the logits is packed token rows_[u] at
+  // temperatures_[u]. Entries order_[first_entry_[u]] .. order_[first_entry_[u + 1]) read from it.
   std::vector<int64_t> rows_;
   std::vector<double> temperatures_;
   std::vector<size_t> first_entry_;

@@ -5,7 +5,7 @@
 //   copies of the weights        the reference policy, and (one rank's) the published version
 //   gradients                    from the first backward pass to the update
 //   waiting parts                tensors for their backward passes, keys and values, and their gradients
-//   the running part             the same for its unfinished layers
+//   the running part             the same for the unfinished layers
 //   its peak                     a layer's attention or activation backward, the logits, or the update of the weights
 //
 // Counts everything that grows with rows, keys, or parameters: tensors, the kernels' scratch, and the cut's tables.
@@ -41,21 +41,21 @@ struct MemoryNeed {
   std::string Describe() const;  // like "3.2 GB (weights 0.6 GB, ...; at most 3.6 GB ...)"
 };
 
-// Returns the bytes of the weights and their position tables.
+// Returns the size in bytes of the weights and their position tables.
 int64_t WeightBytes(const model::ModelConfig& config, int element_bytes);
 
-// Predicts a step without copies of the weights, which the caller adds. `element_bytes` of the weights is 2, 4, or 8.
-// `parts` are the batch's parts, or UncutPart's if there is no batch yet.
+// Predicts a step's memory without copies of the weights, which the caller adds. `element_bytes` of the weights is 2,
+// 4, or 8. `parts` are the batch's parts, or UncutPart's result if there is no batch yet.
 MemoryNeed PredictMemory(const model::ModelConfig& config, int element_bytes, const PassOptions& options,
                          std::span<const tree::ForestPart> parts);
 
-// Predicts only the passes, without the update. If `gradients_stay`, gradients stay from one part to the next, as on
-// one rank. With several ranks, they are freed at the end of each part (parallel/rank_memory.h).
+// Predicts only the passes, without the update. If `gradients_stay`, gradients are kept from one part to the next, as
+// on one rank. With several ranks, they are freed at the end of each part (parallel/rank_memory.h).
 MemoryNeed PredictPasses(const model::ModelConfig& config, int element_bytes, const PassOptions& options,
                          std::span<const tree::ForestPart> parts, bool gradients_stay);
 
-// Returns a part with `rows` rows that does not depend on other parts and has a loss entry on each row. It gives the
-// minimum memory of a run with full micro-batches.
+// Returns an independent part with `rows` rows and a loss entry on each row. It gives the minimum memory for a run with
+// full micro-batches.
 tree::ForestPart UncutPart(int64_t rows);
 
 // Returns RESOURCE_EXHAUSTED, with both numbers and advice, if `bytes` of `need` exceed `available`.

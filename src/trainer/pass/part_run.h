@@ -1,4 +1,4 @@
-// Runs one part of a cut forest (tree/cut.h) through the layers, forward and later backward.
+// Runs one part of a split forest (tree/cut.h) through the layers, first forward and later backward.
 //
 //   forward    embedding --> layer 0 --> layer 1 --> ... --> x
 //                              ^ prefix k, v    | exports' k, v
@@ -14,10 +14,10 @@
 // bit-identical gradients.
 //
 // With kExact, attention's forward pass follows the part's strands (strand_paths.h). The log-probs are then
-// bit-identical to rollout's, no matter where the forest is cut. The backward pass is the same.
+// bit-identical to rollout's, no matter where the forest is split. The backward pass is the same.
 //
-// A recurrent layer works the same way: its history is cut where q, k, and v are in an attention layer. Instead of keys
-// and values, a part passes on the states after its branches (tree/cut.h) and gets their gradients back.
+// A recurrent layer works the same way: its history ends where an attention layer has q, k, and v. Instead of keys and
+// values, a part exports the states after its branches (tree/cut.h) and receives their gradients.
 //
 // Used by one thread. Throws c10::Error.
 #pragma once
@@ -46,18 +46,18 @@ namespace ingot::trainer {
 // head_dim], and the sums of their gradients (undefined = no gradient yet). Empty = the part exports nothing.
 struct PathRows {
   std::vector<at::Tensor> k, v, grad_k, grad_v;
-  std::vector<kernels::DeltaStates> states, grad_states;  // states of recurrent layers, by branch
+  std::vector<kernels::DeltaStates> states, grad_states;  // recurrent layers' states, by branch
 };
 
 class PartRun {
  public:
   enum class History {
-    kNone,    // no backward pass follows
+    kNone,    // nothing; no backward pass follows
     kInputs,  // every layer's input
     kAll,     // every layer's history
   };
 
-  // `path` has one element per part. The arguments must outlive this object. REQUIRES: the parts that this one reads
+  // `path` has one element per part. The arguments must outlive this object. REQUIRES: the parts that this part reads
   // have run. `weights`: null = all weights are in memory. `experts` counts runs with history; null = count nothing.
   // `routes`: null = not recorded.
   PartRun(const model::Transformer& model, const tree::PackedForest& forest, std::span<const tree::ForestPart> parts,
@@ -68,8 +68,8 @@ class PartRun {
   // filled. `shown` advances by the part's rows, layer by layer, here and in Backward; null = not reported.
   at::Tensor Forward(History history, base::WorkPart* shown = nullptr);
 
-  // REQUIRES: Forward with kInputs or kAll came before, and all parts that see this one have run backward. `grad`
-  // [size, hidden] is the gradient by Forward's result, without the share of later parts. Adds to the parameters' .grad
+  // REQUIRES: Forward was called with kInputs or kAll, and all parts that see this one have run backward. `grad` [size,
+  // hidden] is the gradient with respect to Forward's result, without later parts' share. Adds to the parameters' .grad
   // and to the path's gradients. Frees everything that Forward held.
   void Backward(at::Tensor grad, base::WorkPart* shown = nullptr);
 
@@ -109,9 +109,9 @@ class PartRun {
 struct PartRun::Tape {
   at::Tensor x, q, k, v, attended, lse, y;
   at::Tensor sinks;               // undefined = the family has none
-  at::Tensor gate, passed;        // PassThrough's, before and after the cut; undefined = the layer has none
+  at::Tensor gate, passed;        // PassThrough's input and result; undefined = the layer has none
   kernels::DeltaInput recurrent;  // replaces q, k, and v; undefined = an attention layer
-  at::Tensor balance_loss;        // scalar; undefined = no such term
+  at::Tensor balance_loss;        // scalar; undefined = none
 };
 
 }  // namespace ingot::trainer

@@ -3,10 +3,10 @@
 // Engines that are not bit-identical to the trainer choose different experts for some tokens, so the ratio of the two
 // policies then compares two different networks. Replay uses the recorded experts in the trainer's forward pass, with
 // weights from the trainer's own router, so the router still trains. This is rollout routing replay (R3, arXiv
-// 2510.11370). R3 also replays prompts. Here, rows that do not bear loss have no record, and the trainer's router
-// routes them.
+// 2510.11370). R3 also replays prompts. Here, rows without loss have no record, so the trainer's router routes
+// them.
 //
-// A merged row has one choice. If calls that share a row recorded different choices, the first call's choice counts.
+// A merged row has one choice. If calls that share a row recorded different choices, the first call's choice is used.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,7 +23,7 @@ namespace ingot::trainer {
 
 class RecordedRoutes {
  public:
-  // `calls` must outlive this object. REQUIRES: their routes fit the model (CheckCall).
+  // `calls` must outlive this object. REQUIRES: their routes match the model (CheckCall).
   RecordedRoutes(const tree::PackedForest& forest, std::span<const tree::CallPath> calls,
                  const model::ModelConfig& config, bool replay);
 
@@ -37,7 +37,7 @@ class RecordedRoutes {
 
  private:
   const int64_t per_token_;
-  std::vector<int64_t> places_;  // per layer, index of its first route within a row's routes
+  std::vector<int64_t> places_;  // per layer: index of its first route in a row's routes
   const bool replay_;
   std::vector<const uint16_t*> of_rows_;  // per row: the routes for all layers; null = none
   int64_t rows_with_routes_ = 0, conflicts_ = 0;

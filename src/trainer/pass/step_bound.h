@@ -1,11 +1,11 @@
-// Computes a training step's bound: the minimum time that its operators allow. It is printed next to every speedup.
+// Computes a training step's bound: the minimum time that its operators allow. Every speedup is printed with it.
 //
 //   bound = linear work of each merged row once / linear rate + visible pairs / causal attention rate
 //
 // Both rates are measured on this machine on request, with the same operators and the model's own shapes, forward and
-// backward. Work that options repeat to save memory (checkpoint_layers, recompute_prefix) counts, and so do the passes
-// that score a batch before its gradient. Norms, rotations, activations, softmax, and the optimizer do not count.
-// Throws c10::Error.
+// backward. Work that is repeated to save memory (checkpoint_layers, recompute_prefix) counts, as do the passes that
+// score a batch before its gradient. Norms, rotations, activations, softmax, and the optimizer do not count. Throws
+// c10::Error.
 #pragma once
 
 #include <ATen/core/ScalarType.h>
@@ -22,11 +22,11 @@ namespace ingot::trainer {
 
 // The work in one step, forward and backward.
 struct StepWork {
-  int64_t rows = 0;           // through the layers
+  int64_t rows = 0;           // rows through the layers
   int64_t head_rows = 0;      // rows with logits
   int64_t visible_pairs = 0;  // unmasked (query, key) pairs, per head and layer
-  int64_t window_pairs = 0;   // those within the model's window; 0 = no window
-  // The part of the above that runs forward a second time:
+  int64_t window_pairs = 0;   // visible pairs within the model's window; 0 = no window
+  // The part of the above whose forward pass runs twice:
   int64_t repeated_rows = 0;
   int64_t repeated_head_rows = 0;
   int64_t repeated_pairs = 0;
@@ -71,9 +71,9 @@ struct ProcessSeconds {
 
 // Seconds per unit of work, forward and backward.
 struct StepRates {
-  ProcessSeconds per_flop;       // in the layers' products
-  ProcessSeconds per_head_flop;  // in the product with the vocabulary
-  // In attention over all heads: in all layers without a window, and in all layers with a window.
+  ProcessSeconds per_flop;       // for the layers' products
+  ProcessSeconds per_head_flop;  // for the product with the vocabulary
+  // For attention over all heads: in all layers without a window, and in all layers with a window.
   ProcessSeconds per_pair;
   ProcessSeconds per_window_pair;
 
@@ -83,8 +83,8 @@ struct StepRates {
   StepRates Scaled(double factor) const;
 
   // Measures, forward and backward, the products for `rows` rows in one layer of each kind, the logits for `head_rows`
-  // rows, and causal attention over `stream` rows in one layer of each kind. An expert gets its share of the rows. Uses
-  // the calling thread's thread count. Runs each at least once before timing it.
+  // rows, and causal attention over `stream` rows in one layer of each kind. Each expert gets its share of the rows.
+  // Uses the calling thread's thread count. Runs each at least once before timing it.
   static StepRates Measure(const model::ModelConfig& config, at::ScalarType dtype, at::Device device, int64_t rows,
                            int64_t head_rows, int64_t stream);
 };
@@ -92,8 +92,8 @@ struct StepRates {
 // Return the multiplications and additions, forward and backward: 6 per trained weight and row, and 4 per frozen one.
 double LayerFlops(const model::ModelConfig& config, int64_t rows);  // over all layers
 double HeadFlops(const model::ModelConfig& config, int64_t rows);
-// Multiplications and additions per visible pair (AttentionSpec::pair_flops), for all layers without a window, and for
-// all layers with one.
+// Multiplications and additions per visible pair (AttentionSpec::pair_flops), summed over all layers without a window,
+// and over all layers with one.
 struct PairFlops {
   explicit PairFlops(const model::ModelConfig& config);
   double full = 0, windowed = 0;

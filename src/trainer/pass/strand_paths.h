@@ -9,12 +9,12 @@
 
 namespace ingot::trainer {
 
-// Input for kernels::PathAttentionForward, which cuts tiles along each path as rollout does, so its rows are
-// bit-identical to rollout's (tree/strands.h).
+// Builds the input for kernels::PathAttentionForward, which divides each path into tiles as rollout does, so its rows
+// are bit-identical to rollout's (tree/strands.h).
 class StrandPaths {
  public:
-  // `positions` are the depths of all keys. The first `first_query` keys precede the queries: they are a prefix that
-  // was computed earlier.
+  // `positions` are the depths of all keys. The first `first_query` keys precede the queries and are a prefix that was
+  // computed earlier.
   StrandPaths(std::span<const int32_t> positions, int32_t first_query);
   StrandPaths(const StrandPaths&) = delete;
   StrandPaths& operator=(const StrandPaths&) = delete;

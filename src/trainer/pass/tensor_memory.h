@@ -1,8 +1,8 @@
 // Caches the memory of large CPU tensors. Freed blocks stay in the process for later tensors.
 //
-// A training step allocates and frees thousands of multi-megabyte tensors. If each block were returned to the system,
-// the system would have to clear its pages for the next allocation, which takes a quarter of a bf16 step's time when
-// products are fast.
+// A training step allocates and frees thousands of multi-megabyte tensors. If blocks were returned to the system, it
+// would have to clear their pages for the next allocations, which takes a quarter of a bf16 step's time if products are
+// fast.
 //
 // Live and cached blocks together never exceed the peak of live tensors, because a cached block can serve the next
 // tensor of any size. If no block is large enough, mremap joins pages from several blocks, which is much cheaper than
@@ -13,8 +13,8 @@
 
 namespace ingot::trainer {
 
-// Makes all of the process's large CPU tensors (1 MiB or more) use the cache from now on. Must be called before other
-// threads create tensors. Further calls do nothing.
+// Makes all of the process's large CPU tensors (1 MiB or more) use the cache from now on. Call before other threads
+// create tensors. Later calls do nothing.
 void KeepTensorMemory();
 
 struct TensorMemory {

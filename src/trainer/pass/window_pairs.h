@@ -8,13 +8,13 @@
 
 namespace ingot::trainer {
 
-// For one sequence. Window 0 = none.
+// Returns the count for one sequence. Window 0 = none.
 inline int64_t SequencePairs(int64_t length, int64_t window) {
   const int64_t grown = window == 0 ? length : std::min(window, length);
   return grown * (grown + 1) / 2 + (length - grown) * grown;
 }
 
-// For packed rows, by depth. Returns 0 without a window.
+// Returns the count for packed rows, by depth, or 0 without a window.
 inline int64_t WindowPairs(std::span<const int32_t> depths, int64_t window) {
   int64_t pairs = 0;
   for (const int32_t depth : depths) pairs += std::min<int64_t>(depth + 1, window);

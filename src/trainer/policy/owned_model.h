@@ -1,5 +1,5 @@
-// Creates models that the trainer owns: their parameters have the trainer's type, are on its device, and do not share
-// memory with anything else.
+// Creates models that the trainer owns: their parameters have the trainer's type, are on its device, and share no
+// memory with other objects.
 #pragma once
 
 #include <ATen/core/ScalarType.h>

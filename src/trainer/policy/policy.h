@@ -1,9 +1,9 @@
-// The policy in training: the model's parameters, their optimizer, the reference policy, and a snapshot of the current
-// parameters. There is one per rank. With sharding "layers", the ranks divide the parameters (layer_shards.h).
+// Owns the policy in training: the model's parameters, their optimizer, the reference policy, and a snapshot of the
+// current parameters. There is one per rank. With sharding "layers", the ranks divide the parameters (layer_shards.h).
 //
 //   version v ── BeginUpdate ─▶ the optimizer's step ── Advance ─▶ version v + 1
-//       │                                                  └ AdvanceUnchanged: a skipped step, the same weights
-//       └ TakeSnapshot: the whole version, on one rank or on rank 0   GatherSnapshot: the same for divided parameters
+//       │                                                  └ AdvanceUnchanged: a skipped step with the same weights
+//       └ TakeSnapshot: the whole version, with one rank or on rank 0   GatherSnapshot: the same for divided parameters
 //         TakeOwn: this rank's part of it, if ranks store versions in parts (version_parts.h)
 //
 // TakeSnapshot returns the same object until BeginUpdate, Advance, or DropSnapshot. A snapshot shares memory with the
@@ -67,21 +67,21 @@ class Policy {
 
   ShardedAdamW& optimizer() { return *optimizer_; }
   const ShardedAdamW& optimizer() const { return *optimizer_; }
-  // Replaces the optimizer with a fresh one. The next snapshot does not record its changes.
+  // Replaces the optimizer with a fresh one. The next snapshot does not record the optimizer's changes.
   void UseOptimizer(const OptimizerOptions& options);
   // Reads the optimizer's state from a checkpoint. Same errors as ReadOptimizer.
   absl::Status LoadOptimizer(const std::string& checkpoint_path, const CheckpointContents& contents);
   void LoadParameters(const model::Parameters& parameters);
-  // Drops the snapshot and the parameters that other ranks own. Must be called before the optimizer changes parameters.
+  // Drops the snapshot and the parameters that other ranks own. Call before the optimizer changes parameters.
   void BeginUpdate();
 
   // Collective. With sharding "layers", drops the parameters that this rank does not own. Passes load other layers when
-  // they need them. If `snapshot`, rank 0 takes the version's snapshot first if it publishes whole versions.
+  // they need them. If `snapshot` and rank 0 publishes whole versions, it takes the version's snapshot first.
   void Divide(bool snapshot);
   bool divided() const { return shards_ != nullptr && shards_->divided(); }
   // Collective. Undoes Divide.
   void Unite();
-  // Drops the layer that was needed last, if other ranks own it.
+  // Drops the most recently needed layer if other ranks own it.
   void ReleaseLayer();
   // Returns the total seconds spent waiting for other ranks' parameters.
   double gather_seconds() const { return shards_ == nullptr ? 0 : shards_->seconds(); }
@@ -100,17 +100,17 @@ class Policy {
   // `version`. Destroys the gradients.
   void GatherSnapshot(int64_t version);
   void DropSnapshot() { snapshot_ = nullptr; }
-  // Sets the draft head that snapshots contain next to the parameters; empty (default) = none. REQUIRES: one rank.
+  // Sets the draft head that snapshots contain besides the parameters; empty (default) = none. REQUIRES: one rank.
   void Carry(model::DraftTensors draft);
 
  private:
-  // Takes a snapshot of `parameters`. `marked_from` is the checksum of the last snapshot of the same parameters, from
-  // which the optimizer's marks start. It is set to the new snapshot's checksum.
+  // Takes a snapshot of `parameters`. `marked_from` is the checksum of the last snapshot of the same parameters. The
+  // optimizer's marks are relative to it. It is set to the new snapshot's checksum.
   absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Take(const std::map<std::string, at::Tensor>& parameters,
                                                                 uint64_t& marked_from);
   // Returns how to copy snapshots.
   weights::CopyOptions CopiesInto(std::shared_ptr<const weights::Changes> changes);
-  // Returns the optimizer's parameters, and the untrained parameters as in earlier snapshots.
+  // Returns the optimizer's parameters, plus the untrained parameters as in earlier snapshots.
   std::map<std::string, RoundedParameter> TakeRounded();
   // Moves the untrained parameters into a new snapshot's memory, which later snapshots share.
   void ShareFrozen(const weights::Snapshot& snapshot);
@@ -129,8 +129,8 @@ class Policy {
   model::DraftTensors carried_;
   weights::BufferPool buffers_;                     // for snapshots
   std::map<std::string, RoundedParameter> frozen_;  // parameters that no step changes, in memory that versions share
-  // Checksum of the whole version, and of this rank's part, from which the optimizer's marks start. 0 = the weights
-  // have also changed in other ways. At most one of the two is not 0.
+  // Checksums of the whole version and of this rank's part, to which the optimizer's marks are relative. 0 = the
+  // weights have also changed in other ways. At most one of the two is not 0.
   uint64_t marked_from_ = 0, part_marked_from_ = 0;
 };
 

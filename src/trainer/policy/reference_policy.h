@@ -1,4 +1,4 @@
-// Owns the reference policy: the frozen model with which the policy is compared in a KL term or DPO.
+// Owns the reference policy: the frozen model that a KL term or DPO compares the policy with.
 //
 //   start       the run's start policy, or the model folder options.reference_path
 //   DPO stage   the policy at the start of the stage
@@ -36,14 +36,14 @@ class ReferencePolicy {
   // Loads the run's reference policy if the options need one. `start` is the run's start policy. Returns
   // INVALID_ARGUMENT if the model in reference_path does not match the policy, and the errors of LoadModelDir.
   absl::Status Start(const model::Parameters& start);
-  // Same as Start, but when resuming from a checkpoint of version `step`. Returns FAILED_PRECONDITION if the checkpoint
+  // Same as Start, but for resuming from a checkpoint of version `step`. Returns FAILED_PRECONDITION if the checkpoint
   // and reference_update_every disagree on whether the reference policy has moved, or if the start policy is needed and
   // there is no reference_path.
   absl::Status Restore(const std::string& checkpoint_path, int64_t step, at::Device device);
   // Replaces the reference policy with a copy of `policy`.
   absl::Status Copy(const model::Parameters& policy);
-  // Same as Copy, but only if reference_update_every makes version `version` the reference. Returns RESOURCE_EXHAUSTED
-  // or INTERNAL as AtTorchEdge does.
+  // Same as Copy, but only if reference_update_every makes version `version` the reference. Returns AtTorchEdge's
+  // errors.
   absl::Status MoveIfDue(const model::Parameters& policy, int64_t version);
   void Drop() { model_.reset(); }
 

@@ -7,7 +7,7 @@
 // Holds this rank's part of the newest version. Also holds its part of the previous version until the newest is stored,
 // because shards are a delta from the previous version. A version is named by its number and the checksum of all parts.
 //
-// Used by the thread of Ranks. All ranks call functions marked "collective" at the same point.
+// Used on the thread that uses Ranks. All ranks call functions marked "collective" at the same point.
 #pragma once
 
 #include <cstdint>
@@ -27,14 +27,14 @@ namespace ingot::trainer {
 
 class VersionParts {
  public:
-  // Does not store versions until StoreIn. `policy` and `ranks` must outlive this object. Null `ranks` = one rank
-  // without parts.
+  // Does not store versions until StoreIn is called. `policy` and `ranks` must outlive this object. Null `ranks` = one
+  // rank without parts.
   VersionParts(Policy& policy, Ranks* ranks) : policy_(policy), ranks_(ranks) {}
 
   // Collective. Stores the policy's versions in `store` from now on. The policy publishes in parts.
   void StoreIn(weights::VersionStore store);
 
-  // On rank 0: returns how to store the policy's version, as a delta from `base` if the ranks still have it.
+  // On rank 0, returns how to store the policy's version: as a delta from `base` if the ranks still have it.
   StoreOrder OrderFor(const weights::HeldVersion& base, bool anchor) const;
   // Collective. Stores the policy's version. Returns it with the manifest of its shards on rank 0, and null elsewhere.
   // May be called again after a store error. Returns INTERNAL if a rank no longer has the base.
@@ -42,14 +42,14 @@ class VersionParts {
 
   // Collective. Takes the policy's version without storing it.
   absl::Status Take();
-  // Returns the checksum, over all parts, of the version that was taken last.
+  // Returns the checksum, over all parts, of the most recently taken version.
   uint64_t checksum() const { return part_.whole.checksum(); }
   // Drops the previous version, which is not needed once the newest is stored.
   void DropBefore() { before_ = {}; }
 
  private:
   struct Part {
-    v1::Manifest whole;                            // manifest of the whole version
+    v1::Manifest whole;                            // the whole version's manifest
     std::shared_ptr<const weights::Snapshot> own;  // null = none
     std::vector<int32_t> members;                  // indices of this part's tensors in `whole`
 

@@ -1,6 +1,6 @@
-// One supervised stage of a trainer (sft.h), SFT or DPO, from start to end. Its steps are those of the RL stage with a
-// different objective and a fresh optimizer. Every rank has one. All ranks call Begin, Step, Save, and End together:
-// rank 0's call sends an order, and the other ranks then make the same call (rank_orders.h).
+// Runs one supervised stage of a trainer (sft.h), SFT or DPO. Its steps are RL steps with a different objective and a
+// fresh optimizer. Every rank has one StageRun. All ranks call Begin, Step, Save, and End together: rank 0's call sends
+// an order, and the other ranks then make the same call (rank_orders.h).
 //
 //   rank 0   Begin ─▶ Step ─▶ Step ─▶ Save ─▶ ... ─▶ End      StageLoop reads, observes, decides (stage_loop.h)
 //              │       │       │       │               │
@@ -62,22 +62,22 @@ class StageRun {
   // On rank 0, before Begin: returns the checksum of the policy's weights.
   absl::StatusOr<uint64_t> StartChecksum();
 
-  // Continues the stage from `checkpoint`. Empty = begin with the current weights. Same errors as ReadCheckpoint.
+  // Continues the stage from `checkpoint`. Empty = begins with the current weights. Same errors as ReadCheckpoint.
   absl::Status Begin(const std::string& checkpoint);
-  // Makes an optimizer step on the calls, with episodes numbered from 0, or skips it (NAME/skipped 1). Same errors as
+  // Runs an optimizer step on the calls, with episodes numbered from 0, or skips it (NAME/skipped 1). Same errors as
   // RunSft.
   absl::StatusOr<StepMetrics> Step(const std::vector<tree::CallPath>& calls, int64_t step, double learning_rate);
-  // Writes ROOT/step-N after N steps. Only rank 0 has the extra files.
+  // Writes ROOT/step-N after N steps. Only rank 0 has extra files.
   absl::StatusOr<CheckpointInfo> Save(const std::string& root, int64_t step,
                                       const std::map<std::string, std::string>& extra_files);
-  // Called even if Begin or a step failed.
+  // Call this even if Begin or a step has failed.
   absl::Status End();
 
  private:
   void UseThreads() const;
   absl::Status Restore(const std::string& checkpoint);
   absl::StatusOr<PreparedBatch> Prepare(const std::vector<tree::CallPath>& calls) const;
-  // Updates the weights. Returns what is wrong with the gradient; empty = updated.
+  // Updates the weights. Returns the gradient's fault; empty = updated.
   absl::StatusOr<std::string> Update(const PreparedBatch& batch, const tree::PackedForest& forest, int64_t step,
                                      double learning_rate, StepTally& tally, double& grad_norm);
 

@@ -1,5 +1,5 @@
 // Computes the gradient of one batch, RL or supervised, on all ranks together. Each rank runs its share of the calls,
-// and the parameters' owners get the sum.
+// and the parameters' owners receive the sum.
 //
 //   scores       log-probs that the loss needs before a gradient, from the reference policy or for the whole batch
 //   variance     on some steps: the gradients of individual groups (update_variance.h)
@@ -37,13 +37,13 @@ class BatchGradient {
   BatchGradient(const TrainerOptions& options, Policy& policy, const StepExchanges& exchanges, const base::Clock& clock,
                 const PreparedBatch& batch, const tree::PackedForest& forest, StepLoss& loss);
 
-  // Accumulates the gradient. Must be called only once, with no gradient present. `reader` (may be empty) receives the
-  // policies of the pass's rows. `variance` = measure the variance of the update. `draft` observes the pass; null = no
-  // draft head is trained.
+  // Accumulates the gradient. Call only once, with no gradient present. `reader` (may be empty) receives the policies
+  // of the pass's rows. `variance` = measures the update's variance. `draft` observes the pass; null = no draft head is
+  // trained.
   StepTally Accumulate(const PolicyReader& reader, bool variance, DraftPass* draft = nullptr);
 
-  // Describes the tensors and calls with a non-finite loss or gradient. Returns an empty string if all are finite;
-  // otherwise, destroys the gradient. `tally` is the result of Accumulate.
+  // Describes the tensors and calls with a non-finite loss or gradient, and destroys the gradient. Returns an empty
+  // string if all are finite. `tally` is the result of Accumulate.
   std::string FindFault(const StepTally& tally, double grad_norm);
 
   // Returns the expert record over all ranks, or nullopt if the model has no experts. REQUIRES: Accumulate.

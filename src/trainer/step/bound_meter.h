@@ -1,7 +1,7 @@
-// Compares the time of a step's passes with their bound (pass/step_bound.h). Works on rank 0 only. Its rates are those
-// of this machine; they are measured once, and again while a step beats its bound, which shows that other processes
-// used the processors during the measurement. If a step still beats it, the machine is faster than all measurements, so
-// the step's own rates are used from then on. Therefore no step is faster than its bound.
+// Compares the time of a step's passes with their bound (pass/step_bound.h). Works only on rank 0. It measures this
+// machine's rates once, and again if a step beats its bound, because other processes must then have used the CPUs
+// during the measurement. If a step still beats the bound, the machine is faster than all measurements, and the step's
+// own rates are used from then on. So no step is faster than its bound.
 #pragma once
 
 #include <optional>
@@ -29,10 +29,10 @@ class BoundMeter {
  private:
   struct Rates {
     StepRates best;
-    int threads = 0, times = 0;  // compute threads in the measurement; number of measurements with that count
+    int threads = 0, times = 0;  // compute threads in the measurement, and number of measurements with that count
   };
 
-  bool Known() const;  // for the current number of threads
+  bool Known() const;  // rates for the current number of threads are known
   void Measure();
   // Measures the rates if they are unknown or too slow for this step. If they are still too slow, uses the step's
   // rates.

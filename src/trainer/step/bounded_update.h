@@ -3,7 +3,7 @@
 //
 //   Choose ─▶ Reader: observes the gradient's pass ─▶ Remember ─▶ Apply: propose, measure, halve, or take back
 //
-// Without a trust region, only Apply does anything. One object per step. All ranks must call all functions together, on
+// Without a trust region, only Apply has an effect. One object per step. All ranks must call all functions together, on
 // one thread per rank. They throw c10::Error and StatusError.
 #pragma once
 

@@ -20,8 +20,8 @@ class ProbeRun {
   // this object.
   ProbeRun(const TrainerOptions& options, const Policy& policy, const ProbeSource& source);
 
-  // Waits for the calls and adds their gaps to `mismatch`. Called before the policy changes. A source failure or a
-  // shortage of tokens is only logged.
+  // Waits for the calls and adds their gaps to `mismatch`. Call before the policy changes. If the source fails or
+  // returns too few tokens, this is only logged.
   void Finish(LogprobGap& mismatch);
 
  private:

@@ -1,5 +1,5 @@
 // Counts consecutive steps that did not change the weights, and records the newest weights that are known to be sound.
-// Each supervised stage has its own count, and so does the RL stage. Not thread safe.
+// Each supervised stage and the RL stage has its own count. Not thread safe.
 #pragma once
 
 #include <cstdint>
