@@ -1,6 +1,6 @@
 // The interface behind a page's /api targets. RunView implements it for one run, and RunIndex for a folder of runs.
 //
-// Called on the page's thread; methods may block. Thread safe.
+// Methods are called on the page's thread and may block. Thread safe.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
-// Serves the page of a run or of a folder of runs over HTTP on its own listener: its files (bundle.h), and answers from
-// a RunView or RunIndex. Every target requires a key (access.h) and is 401 without it. The page is read-only with one
-// exception: with the run's admin key, POST /api/end_uncalled ends episodes that have made no call. All other methods
-// except GET and HEAD are 405.
+// Serves the page for a run or a folder of runs over HTTP on its own listener: its files (bundle.h), and answers from a
+// RunView or RunIndex. Every target requires a key (access.h) and returns 401 without it. The page is read-only with
+// one exception: with the run's admin key, POST /api/end_uncalled ends episodes that have made no call. All other
+// methods except GET and HEAD return 405.
 //
 // One low-priority thread computes the answers, so serving the page barely slows down training. Start returns the same
 // errors as http::Server::Listen. Thread safe.

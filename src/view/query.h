@@ -1,5 +1,5 @@
-// Parses a target's query string: percent-encoded KEY=VALUE pairs joined by '&'. Returns INVALID_ARGUMENT with the key
-// and the value if a value is invalid. Pure.
+// Parses a target's query string: percent-encoded KEY=VALUE pairs joined by '&'. Returns INVALID_ARGUMENT, with the key
+// and the value, if a value is invalid. Pure.
 #pragma once
 
 #include <cstdint>

@@ -33,7 +33,7 @@ struct Row {
   bool Has(const std::string& name) const { return values.contains(name); }
 };
 
-// Time and tokens at the steps of a run, starting with its first step.
+// Time and tokens at a run's steps, starting with the first step.
 struct Progress {
   std::vector<double> steps, seconds, tokens;  // tokens = trained tokens, up to and including the step
 };
@@ -52,7 +52,7 @@ class Rows {
   Curve CurveOf(const std::string& name, size_t points) const;
   // Returns at most `points` steps, always including the last one. REQUIRES: points >= 2.
   Progress ProgressOf(size_t points) const;
-  // The last `count` rows that have the metric `name`, in the order of the record.
+  // Returns the last `count` rows that have the metric `name`, in record order.
   std::vector<Row> Last(const std::string& name, size_t count) const;
 
   // Returns the first `count` rows after `time`, in record order, regardless of their metrics.

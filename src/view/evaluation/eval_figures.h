@@ -7,8 +7,8 @@
 //   eval/response_length/mean  sampled tokens per episode, excluding tokens from servers outside the run
 //   eval/num_turns/mean        calls per episode
 //   eval/seconds/mean          wall time of an episode, from its opening to its end
-//   eval/tool_error_rate       the signal agent/tool_error_rate of an episode, reported by its agent or verifier; without
-//                              it, the share of its calls with a malformed tool call; absent without both
+//   eval/tool_error_rate       the signal agent/tool_error_rate of an episode, reported by its agent or verifier;
+//                              otherwise, the share of its calls with a malformed tool call; absent without both
 //
 // EvalFigures may also report eval/pass@K for other K.
 //

@@ -16,8 +16,8 @@ namespace ingot::view {
 
 inline constexpr int64_t kEvalGroups = int64_t{1} << 20;  // groups of one version (tree.proto, EpisodeRef)
 
-// A mean and its 95% interval, which is always within the range of possible means. With fewer than two values, there is
-// no interval (low = high).
+// A mean and its 95% interval, which never exceeds the range of possible means. With fewer than two values, there is no
+// interval (low = high).
 struct Estimate {
   double mean = 0, low = 0, high = 0;
   int64_t values = 0;

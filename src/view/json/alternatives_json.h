@@ -19,7 +19,7 @@ class AlternativesJson {
   // lengths.
   int32_t Append(const v1::Segment& segment);
 
-  // Returns the members to add to an object that has others, or "" if there are no alternatives:
+  // Returns members to append to a nonempty object, or "" if there are no alternatives:
   //   ,"alternative": [id, ...], "alternative_logprob": [...],   for each token, most likely first
   //    "alternative_text": {"ID": text, ...}                     each id's text
   std::string Members() const;

@@ -1,4 +1,4 @@
-// Computes how a run spent its time and tokens, and what they achieved. Pure functions over the rows in its record.
+// Computes how a run spent its time and tokens, and the reward gained. Pure functions over the rows in its record.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@ struct Part {
 };
 
 // The trainer's wall-clock time, from the first row's step to the last row. The parts add up to `wall`. The last two
-// are not measured but make up the remainder:
+// are not measured; they are the remainder:
 //   "between steps"  time outside all steps: writing the record, polling evaluations, restarting
 //   "not named"      time within steps that no part measures
 struct SecondsAccount {

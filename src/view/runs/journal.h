@@ -1,5 +1,5 @@
-// Tracks a run's groups and batches in its journal: what was admitted, judged, trained on, or dropped, and when.
-// Refresh reads the records added since the last Refresh. Thread safe.
+// Tracks a run's groups and batches in its journal: which groups were admitted, graded, trained on, or dropped, and
+// when. Refresh reads the records added since the last Refresh. Thread safe.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace ingot::view {
 
 enum class GroupState {
   kOpen,      // its samples are running or its grades are missing
-  kFinished,  // rewarded; waiting for a batch
+  kFinished,  // has its rewards; waiting for a batch
   kTrained,   // in a batch
   kDropped,   // all its rewards are equal
   kFailed,
@@ -29,7 +29,7 @@ struct JournalGroup {
   std::string task_id, domain;
   int32_t group_size = 0;
   int64_t admitted_version = 0;
-  int64_t admitted_ns = 0, rewarded_ns = 0, ended_ns = 0;  // ended: added to a batch, dropped, or failed
+  int64_t admitted_ns = 0, rewarded_ns = 0, ended_ns = 0;  // ended = added to a batch, dropped, or failed
   GroupState state = GroupState::kOpen;
   int64_t step = -1;  // step of its batch; -1 = none
   std::string reason;
@@ -39,7 +39,7 @@ struct JournalGroup {
 struct JournalBatch {
   int64_t step = 0;
   int64_t unix_ns = 0;
-  int64_t live_ns = 0;  // when the resulting version was live on every engine; 0 = not yet
+  int64_t live_ns = 0;  // when the resulting version went live on every engine; 0 = not yet
   std::vector<int64_t> groups;
 };
 

@@ -1,5 +1,5 @@
-// Lists a run's episodes that match a filter, newest first, one page at a time. A page ends when it is full or out of
-// time. Its cursor continues the search.
+// Lists a run's episodes that match a filter, newest first, one page at a time. A page ends when it is full or its time
+// is up. Its cursor continues the search.
 #pragma once
 
 #include <chrono>

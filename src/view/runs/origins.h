@@ -1,5 +1,5 @@
-// Determines how an episode's branches began, as far as the record shows it. Clients rarely report that they start a
-// sub-agent or continue from a summary. In both cases, a new conversation quotes an earlier answer. Pure function.
+// Determines how an episode's branches began, if the record shows it. Clients rarely report that they start a sub-agent
+// or continue from a summary. In both cases, a new conversation quotes an earlier answer. Pure function.
 #pragma once
 
 #include <vector>

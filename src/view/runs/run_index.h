@@ -1,12 +1,12 @@
 // Serves the page for a folder of runs: JSON about all runs, from their records and configurations, and the data for
-// each run's own page. Opens a run's pool only for its own page and for its newest evaluation.
+// each run's own page. Opens a run's pool only for the run's own page and its newest evaluation.
 //
 //   /api/run                                   the folder's name, marked as an index
 //   /api/runs                                  the runs with their newest figures and differing keys, and all metrics
 //   /api/curves?run=NAME&names=a,b&points=400  metrics of one run over its steps, and the steps' times and tokens
 //   /api/compared?run=NAME&first=NAME          one run's rewards and newest evaluation, with 95% intervals, and the
 //                                              difference from `first`, like `ingot compare`
-//   /api/of/NAME/PATH?...                      what /api/PATH answers on the run's own page (run_view.h)
+//   /api/of/NAME/PATH?...                      same as /api/PATH on the run's own page (run_view.h)
 #pragma once
 
 #include <chrono>
@@ -55,7 +55,7 @@ class RunIndex final : public Answers {
            const base::Clock& clock = base::Clock::Real())
       : folder_(std::move(folder)), runs_(std::move(runs)), open_(std::move(open)), clock_(clock) {}
 
-  // An evaluation is complete this long after its record. Until then, a pool that was opened earlier may lack episodes.
+  // An evaluation is complete this long after it is recorded. Until then, an open pool may lack episodes.
   static constexpr std::chrono::seconds kSettled{10};
 
   // Answers
@@ -68,9 +68,9 @@ class RunIndex final : public Answers {
   absl::StatusOr<base::json::value> Compared(const Query& query);
   // Answers a target below /api/of/.
   absl::StatusOr<std::string> AnswerOf(std::string_view target);
-  // Returns NOT_FOUND if the folder has no run with this name. Names are those on the page (SafeText).
+  // Returns NOT_FOUND if the folder has no run with this name. Names are as shown on the page (SafeText).
   absl::StatusOr<IndexedRun> Find(const std::string& name);
-  // A run with its newest evaluation. `rows` keeps the record that `run` refers to.
+  // A run with its newest evaluation. `rows` owns the record that `run` refers to.
   struct Evaluated {
     std::shared_ptr<Rows> rows;
     ComparedRun run;

@@ -1,4 +1,4 @@
-// Defines what a page can access of its run: the folder, the pool, facts from the configuration and, while the run is
+// Defines what a page can access of its run: the folder, the pool, facts from the configuration, and, while the run is
 // live, its roles. Supplied by the page's server (app/record/run_page.h).
 #pragma once
 

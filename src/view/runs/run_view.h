@@ -1,4 +1,4 @@
-// Answers a page's requests with JSON about its run, based on the record, journal, pool and, while the run is live, its
+// Answers a page's requests with JSON about its run, from the record, journal, pool, and, while the run is live, its
 // roles.
 //
 //   /api/run                            name, facts, progress, newest row, efficiency, roles
@@ -13,7 +13,7 @@
 //   /api/tokens?id=E&call=2             a call's tokens
 //   POST /api/end_uncalled?id=E         ends an episode without calls (all=1: all of them); requires the admin key
 //
-// Methods block on the pool and the roles. Thread safe. The same request within kFresh gets the same answer, so many
+// Methods block on the pool and the roles. Thread safe. Repeated requests within kFresh get the same answer, so many
 // tabs cost no more than one.
 #pragma once
 

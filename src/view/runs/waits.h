@@ -1,5 +1,5 @@
-// Breaks down the trainer's waits for batches by cause. A wait ends when the batch's last group has its reward. The
-// causes are the activities of that group's last episode during the wait.
+// Breaks down the trainer's waits for batches by cause. A wait ends when the batch's last group gets its reward. Its
+// causes are what that group's last episode did during the wait.
 //
 //   wait      |----------------------------------------------------------------|
 //             t0        last episode of the last group          end     reward  batch  received
@@ -32,7 +32,7 @@ class Waits {
   std::map<int64_t, std::vector<Part>> found_ ABSL_GUARDED_BY(mu_);  // by step
 };
 
-// Returns an episode's causes within [from, to), in nanoseconds. The episode must include its calls. Pure.
+// Returns the seconds per cause in an episode from `from` to `to` (ns). The episode must include its calls. Pure.
 std::map<std::string, double> CausesWithin(const v1::EpisodeTree& episode, int64_t from, int64_t to);
 
 // Describes how a running episode has spent its time so far, largest part first: "agent and its tools 31 s, engine:
