@@ -8,8 +8,8 @@
 //                                    '- not within `gather`: the group ends, every engine gets this version directly
 //
 // A group ends when a member is lost, misses its deadline, or needs a full copy. The other members then get that
-// version directly. A new group is made of the engines that applied that version or a later one, while no update is
-// waiting for it. Full copies are always sent directly. Thread safe.
+// version directly. A new group consists of the engines that applied that version or a later one. It is formed while no
+// update is waiting for it. Full copies are always sent directly. Thread safe.
 #pragma once
 
 #include <chrono>
@@ -96,7 +96,7 @@ class BroadcastSet {
     uint64_t delta = 0;  // DeltaHeader.checksum
     std::shared_ptr<Group> group;
     std::set<std::string> entered;
-    std::set<Engine> took;  // engines that answered
+    std::set<Engine> took;  // engines that have answered
     State state = State::kGathers;
     v1::ReceiveWeightsRequest request;
     std::string bytes;
@@ -111,7 +111,7 @@ class BroadcastSet {
   void End(const std::shared_ptr<Group>& group, const std::string& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void AddCandidate(const Engine& engine) ABSL_LOCKS_EXCLUDED(mu_);
   void RebuildIfDue() ABSL_LOCKS_EXCLUDED(mu_);
-  // Connects the engines, and removes unreachable ones from `engines`.
+  // Connects the engines. Removes unreachable ones from `engines`.
   absl::StatusOr<std::shared_ptr<Group>> Connect(std::set<Engine>* engines) const;
 
   const BroadcastOptions options_;
@@ -125,7 +125,7 @@ class BroadcastSet {
   int receiving_ ABSL_GUARDED_BY(mu_) = 0;             // engines in a broadcast
   std::chrono::nanoseconds next_rebuild_ ABSL_GUARDED_BY(mu_){0};
   int64_t broadcasts_ ABSL_GUARDED_BY(mu_) = 0;
-  base::Executor threads_;  // one rebuilds, one sends, and one may still be in an ended group
+  base::Executor threads_;  // one rebuilds, one sends, and one may still wait in an ended group
   base::Timer rebuilding_;
 };
 

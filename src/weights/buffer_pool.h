@@ -1,6 +1,6 @@
 // Reuses version memory by alternating between two buffers per tensor. The newest version is in one of them. The next
 // version is written into the other if the previous version has no readers left, and otherwise into new memory. So
-// updates do not wait for the system to allocate pages, and a pinned or retained version is not overwritten.
+// updates do not wait for the system to allocate pages, and a pinned or retained version is never overwritten.
 #pragma once
 
 #include <cstddef>
@@ -31,8 +31,8 @@ class BufferPool {
   int64_t free_bytes() const;
 
  private:
-  // Keeps at most one free buffer per taken buffer, so that a version that was held for a while does not leave extra
-  // buffers behind.
+  // Keeps at most one free buffer per taken buffer, so that a version that was held for a while leaves no extra
+  // buffers.
   struct FreeBuffers {
     base::Mutex mu;
     std::map<int64_t, std::vector<std::shared_ptr<std::byte[]>>> buffers ABSL_GUARDED_BY(mu);  // by size

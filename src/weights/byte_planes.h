@@ -1,5 +1,5 @@
-// Implements the delta codec's loops over every byte in a model. Raw memory, no allocation, elements of 2 or 4 bytes.
-// Planes are element bytes grouped by position in the element: all first bytes, then all second bytes, and so on.
+// Implements the delta codec's loops over every byte in a model. Works on raw memory with elements of 2 or 4 bytes, and
+// does not allocate. Planes are element bytes grouped by position: all first bytes, then all second bytes, and so on.
 #pragma once
 
 #include <cstddef>

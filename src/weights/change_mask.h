@@ -15,7 +15,7 @@ namespace ingot::weights {
 
 class ChangeMask {
  public:
-  // Words per entry. Word w is bit w % 64 of entry w / 64. Bits after the last word are 0.
+  // Number of words per entry. Word w is bit w % 64 of entry w / 64. Bits after the last word are 0.
   static constexpr int64_t kEntryWords = 64;
 
   ChangeMask() = default;

@@ -1,4 +1,4 @@
-// Encodes and applies lossless weight deltas. Encode(base, target) makes an EncodedDelta. Apply(base, delta) returns
+// Encodes and applies lossless weight deltas. Encode(base, target) returns an EncodedDelta. Apply(base, delta) returns
 // the target bit for bit, or an error. The codec is independent of the transports, which send an EncodedDelta as
 // WeightChunks.
 //
@@ -14,8 +14,8 @@
 //              (ulp_slice.h); a slice of 0 bytes has no changes
 //
 // A changed BF16 tensor is sent as ULP, or as FULL if that is smaller. Other dtypes are sent in the smallest of FULL,
-// XOR, and SPARSE. A payload is at most 9 bytes larger than its tensor. A version's slices are encoded, and its tensors
-// decoded, on several threads. The bytes do not depend on the number of threads.
+// XOR, and SPARSE. A payload is at most 9 bytes larger than its tensor. Several threads encode a version's slices and
+// decode its tensors. The bytes do not depend on the number of threads.
 #pragma once
 
 #include <chrono>
@@ -40,7 +40,7 @@ struct CodecOptions {
   int zstd_level = 1;                             // kMinLevel (fastest) to kMaxLevel
   int64_t max_bytes = int64_t{1} << 38;           // maximum raw size of a version in Apply and ChunkAssembler; > 0
   int threads = 1;                                // for Encode and Apply, including the calling thread; >= 1
-  std::shared_ptr<BufferPool> buffers = nullptr;  // memory for versions that Apply makes; null = allocate it
+  std::shared_ptr<BufferPool> buffers = nullptr;  // memory for versions that Apply creates; null = allocate it
 
   absl::Status Validate() const;
 };
@@ -48,16 +48,16 @@ struct CodecOptions {
 struct EncodedDelta {
   v1::DeltaHeader header;
   std::vector<v1::TensorDelta> tensors;  // every tensor in the manifest, in manifest order; empty if stored elsewhere
-  int64_t changed_elements = 0;          // density = changed / total, which only the encoder can compute
+  int64_t changed_elements = 0;          // for the density, changed / total, which only the encoder can compute
   int64_t total_elements = 0;
-  std::chrono::nanoseconds fetch{0};  // time spent receiving the bytes; 0 = made in this process
+  std::chrono::nanoseconds fetch{0};  // time spent receiving the bytes; 0 = encoded in this process
   // Not null = the payloads are stored elsewhere: each trainer rank has stored its shard, but the manifest is not
   // stored yet. `stored_anchor` is the same, but for a full copy; it may be null.
   std::shared_ptr<const v1::VersionManifest> stored = nullptr, stored_anchor = nullptr;
   int64_t wire_bytes() const;  // size of the header and payloads
 };
 
-// Changes the index in a tensor's entry. Needed because a rank numbers only its own tensors.
+// Changes the index in a tensor's entry, because a rank numbers only its own tensors.
 void Renumber(v1::TensorDelta& tensor, int32_t index);
 
 // Returns a delta from `base`, or a full copy if base is null or its tensors have other names, dtypes, or shapes. For
@@ -65,10 +65,10 @@ void Renumber(v1::TensorDelta& tensor, int32_t index);
 absl::StatusOr<EncodedDelta> Encode(const Snapshot* base, const Snapshot& target, bool retain,
                                     const CodecOptions& options = {});
 
-// Returns a full copy that an engine holds next to its live version until Release.
+// Returns a full copy that an engine keeps in addition to its live version until Release.
 absl::StatusOr<EncodedDelta> EncodeHeld(const Snapshot& target, const CodecOptions& options = {});
 
-// Returns the full copy that corresponds to a delta with payloads stored elsewhere. It has no payloads either.
+// Returns the full copy that corresponds to a delta with payloads stored elsewhere. It also has no payloads.
 EncodedDelta NameFull(const EncodedDelta& delta, bool retain);
 
 // Returns FAILED_PRECONDITION if `base` is not the delta's base (null accepts only full copies), DATA_LOSS if a payload
@@ -91,8 +91,8 @@ void ToChunks(const EncodedDelta& delta, size_t max_bytes, const std::function<b
 
 // Reassembles the chunks from ToChunks: call Add for every chunk, then Finish. Returns INVALID_ARGUMENT for chunks in
 // the wrong order, a missing chunk, or more bytes than the manifest allows, and DATA_LOSS if the header's checksum is
-// wrong. Holds at most the bytes that the manifest allows. Does not trust the chunks, which come from the network. Not
-// thread safe. Unusable after an error.
+// wrong. Holds at most the bytes that the manifest allows. Does not trust the chunks, because they come from the
+// network. Not thread safe. Unusable after an error.
 class ChunkAssembler {
  public:
   explicit ChunkAssembler(CodecOptions options = {}) : options_(options) {}

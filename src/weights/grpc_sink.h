@@ -1,4 +1,4 @@
-// A Sink for an engine on a gRPC channel, which uses Rollout.UpdateWeights, ReleaseVersion, and Status.
+// Implements Sink for an engine on a gRPC channel with Rollout.UpdateWeights, ReleaseVersion, and Status.
 #pragma once
 
 #include <chrono>
@@ -10,8 +10,8 @@
 namespace ingot::weights {
 
 struct GrpcSinkOptions {
-  std::chrono::milliseconds deadline{60000};        // per call, > 0; then DEADLINE_EXCEEDED
-  std::chrono::milliseconds status_deadline{5000};  // for LiveVersion and HeldVersions, > 0
+  std::chrono::milliseconds deadline{60000};        // time limit per call, > 0; then DEADLINE_EXCEEDED
+  std::chrono::milliseconds status_deadline{5000};  // the same for LiveVersion and HeldVersions
   int64_t chunk_bytes = 1 << 20;  // payload per message; 1 to 4,000,000 (the gRPC default limit is 4 MiB)
 
   absl::Status Validate() const;

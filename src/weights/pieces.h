@@ -11,8 +11,8 @@ namespace ingot::weights {
 // done.
 void ForEachPiece(int threads, int64_t count, const std::function<void(int64_t piece, int worker)>& work);
 
-// Returns the number of threads for `bytes` of work: one per 4 MiB, and at most `most`. Smaller pieces take longer to
-// hand over than to process.
+// Returns the number of threads for `bytes` of work: one per 4 MiB, and at most `most`. For smaller pieces, handing
+// them to a thread takes longer than processing them.
 int ThreadsFor(int64_t bytes, int most);
 
 }  // namespace ingot::weights

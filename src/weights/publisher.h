@@ -1,5 +1,5 @@
 // Sends each new version of the weights to all engines in parallel: a delta to engines that confirmed the previous
-// version, and a full copy to the others and to engines that reject the delta. An engine that shares memory gets the
+// version, and a full copy to all others and to engines that reject the delta. An engine that shares memory gets the
 // version itself. If all engines share memory, nothing is encoded.
 //
 //   joining --confirmed newest--> leased --error, or no answer by the deadline--> lost --confirmed newest--> leased
@@ -8,11 +8,11 @@
 // it answers. The next Publish or CheckLeases retries a failed engine with a full copy.
 //
 // Retained versions: the publisher keeps the weights of every version that engines retain until the version is
-// released. Before and after sending a full copy, it asks the engine which versions it holds. It then sends the missing
-// retained versions, to be held next to the newest. A restarted engine lacks all of them. If an engine holds different
-// weights under the same number, they are replaced. The engine is leased only after it has these versions, except for
-// those that it permanently rejects or has no memory for, which are logged. Requests that follow the newest version
-// never use them.
+// released. Before and after sending a full copy, it asks the engine which versions it has. It then sends the missing
+// retained versions, which the engine keeps in addition to the newest. A restarted engine lacks all of them. If an
+// engine has different weights under the same number, they are replaced. The engine is leased only after it has these
+// versions, except for those that it permanently rejects or has no memory for, which are logged. Requests that follow
+// the newest version never use them.
 //
 // Threads: an executor with one thread per engine runs at most one task per engine at a time, so a hung engine delays
 // other engines by at most the deadline. Publish and Release block. Only the trainer's thread calls Publish. All other
@@ -42,21 +42,21 @@ struct PublisherOptions {
 
 struct PublishStats {
   int64_t version = -1;
-  int64_t wire_bytes = 0;  // size of one delta, not multiplied by the engines; 0 = all engines share memory
+  int64_t wire_bytes = 0;  // size of one delta, counted once for all engines; 0 = all engines share memory
   int64_t full_bytes = 0;  // size of an uncompressed full copy
   double density = 0;      // changed elements / all elements
-  // Times of consecutive stages. Starting with send_ms, they are those of the slowest engine by total time.
+  // Durations of consecutive stages. From send_ms on, they are for the engine with the longest total time.
   double save_ms = 0;  // before Publish: time to save the version on disk; set by the caller
   double encode_ms = 0;
   double send_ms = 0;   // from the end of the encoding until the engine was called
-  double fetch_ms = 0;  // this and the next three as in UpdateWeightsResponse
+  double fetch_ms = 0;  // this and the next three are as in UpdateWeightsResponse
   double apply_ms = 0;
   double wait_ms = 0;
   double pause_ms = 0;
   double publish_ms = 0;    // from the end of the encoding until the last engine confirmed
-  int64_t version_lag = 0;  // the largest number of versions that any engine is behind, including lost engines
+  int64_t version_lag = 0;  // largest number of versions that any engine is behind, including lost engines
   int full_copies = 0;      // engines that needed a full copy
-  int leases_lost = 0;      // since the previous Publish, including this one
+  int leases_lost = 0;      // since the previous Publish, including the current one
   bool retained = false;    // true = retention was requested, and every leased engine retains it
 };
 
@@ -99,8 +99,8 @@ class Publisher {
   // engine.
   absl::Status Release(int64_t version);
 
-  // Returns, for each version, the number of engines that hold it now, including versions retained by an earlier
-  // trainer. An unreachable engine counts as empty. Asks the engines one after another.
+  // Returns, for each version, the number of engines that currently have it, including versions retained by an earlier
+  // trainer. An unreachable engine counts as having none. Asks the engines one after another.
   std::map<int64_t, int> HeldVersions() const;
 
   std::shared_ptr<const Snapshot> newest() const;
@@ -133,9 +133,9 @@ class Publisher {
   // Sends a full copy, and the versions in `retained` that the engine lacks.
   absl::StatusOr<v1::UpdateWeightsResponse> SendFull(Engine& engine, Update& update, RetainedUpdates retained)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // Sends a version for the engine to hold next to the newest.
+  // Sends a version that the engine keeps in addition to the newest.
   absl::Status SendHeld(Engine& engine, Update& update) ABSL_LOCKS_EXCLUDED(mu_);
-  // Sends the retained versions. Removes those that the engine will not hold from `retained`.
+  // Sends the retained versions. Removes those that the engine does not accept from `retained`.
   absl::Status SendRetained(Engine& engine, RetainedUpdates* retained) ABSL_LOCKS_EXCLUDED(mu_);
   void RecordConfirmed(Engine& engine, const std::shared_ptr<Update>& update, const v1::UpdateWeightsResponse& response,
                        bool full) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -143,7 +143,7 @@ class Publisher {
   // The engines involved in a Publish. Engines are never removed.
   struct PublishTargets {
     std::vector<Engine*> needed;  // leased or joining
-    std::vector<Engine*> others;  // lost: waited for only if no engine is leased
+    std::vector<Engine*> others;  // lost; waited for only if no engine is leased
   };
   // Makes the update the newest, and schedules it for every engine.
   PublishTargets Schedule(const std::shared_ptr<Update>& update, bool retain) ABSL_LOCKS_EXCLUDED(mu_);
@@ -158,7 +158,7 @@ class Publisher {
   const PublisherOptions options_;
   const base::Clock& clock_;
   mutable base::Mutex mu_;
-  base::CondVar changed_;  // an engine answered
+  base::CondVar changed_;  // signaled when an engine has answered
   std::vector<std::unique_ptr<Engine>> engines_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<Update> newest_ ABSL_GUARDED_BY(mu_);
   RetainedUpdates retained_ ABSL_GUARDED_BY(mu_);  // until they are released

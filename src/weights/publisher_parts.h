@@ -1,4 +1,4 @@
-// Private structs (publisher.h) shared by the publisher's two source files.
+// Defines Publisher's private structs (publisher.h), which its two source files share.
 #pragma once
 
 #include <chrono>
@@ -65,19 +65,19 @@ struct Publisher::Engine {
   bool scheduled = false;  // has a task on the executor
   bool leased = false;
   bool busy = false;                    // inside a call to the sink
-  int64_t confirmed = 0;                // generation; 0 = unknown
+  int64_t confirmed = 0;                // confirmed generation; 0 = unknown
   int64_t version = -1;                 // version of the confirmed generation; -1 = unknown
   int64_t attempted = 0;                // the last generation tried, confirmed or not; 0 = none
   absl::Status error;                   // the result of that attempt
   std::chrono::nanoseconds sent_at{0};  // start of that attempt
-  bool retry = false;                   // try the newest once more
-  bool ask = false;                     // ask the engine for its version
+  bool retry = false;                   // true = try the newest once more
+  bool ask = false;                     // true = ask the engine for its version
   std::vector<int64_t> releases;        // versions to free
   absl::Status release_error;           // the error from releases.front(); while it is set, no release is sent
   v1::UpdateWeightsResponse answer;     // for the confirmed generation
   int64_t reached = -1;                 // the last version that it confirmed; -1 = none
   int full_copies = 0;
-  bool retained = false;  // it retains the last version that it confirmed
+  bool retained = false;  // true = it retains the last version that it confirmed
 };
 
 // One or more consecutive calls to an engine.
@@ -86,9 +86,9 @@ struct Publisher::Job {
   Kind kind = Kind::kNone;
   int64_t release = -1;                 // kRelease: the version to free
   std::shared_ptr<Update> update = {};  // kUpdate
-  bool delta_fits = false;              // kUpdate: the engine holds the base of the delta
+  bool delta_fits = false;              // kUpdate: the engine has the delta's base
   bool holds_base = false;              // kUpdate: the engine has confirmed a version since it started
-  RetainedUpdates retained = {};        // kUpdate: versions that the engine also holds
+  RetainedUpdates retained = {};        // kUpdate: versions that the engine also keeps
 };
 
 // Returns whether the engine would return this error on every retry. Other errors may be temporary: the engine may be

@@ -12,7 +12,7 @@
 
 namespace ingot::weights {
 
-// A version that an engine holds. The number alone does not identify the weights, because a run that went back to a
+// A version that an engine holds. The number alone does not identify the weights, because a run that returns to a
 // checkpoint reuses numbers with different weights.
 struct HeldVersion {
   int64_t version = -1;
@@ -40,9 +40,9 @@ class Sink {
   // fixes the problem.
   virtual absl::StatusOr<v1::UpdateWeightsResponse> Update(const EncodedDelta& delta) = 0;
 
-  // Same as Update, but for a sender that may cancel. An engine calls `cancelled` when it is this update's turn and once
-  // more before the version becomes live. If it returns true, the update returns CANCELLED and changes nothing. An
-  // abandoned update that had to wait can therefore never replace a later one.
+  // Same as Update, but for a sender that may cancel. An engine calls `cancelled` when it is this update's turn, and
+  // again before the version becomes live. If it returns true, the update returns CANCELLED and changes nothing. So an
+  // abandoned update that had to wait never replaces a later one.
   virtual absl::StatusOr<v1::UpdateWeightsResponse> UpdateUnless(const EncodedDelta& delta,
                                                                  const std::function<bool()>& cancelled) {
     if (cancelled()) return absl::CancelledError("the sender canceled the update");

@@ -1,4 +1,4 @@
-// A Snapshot is the weights of one version as plain bytes, for checksums, deltas, and transfers. Independent of torch.
+// A Snapshot contains one version's weights as plain bytes, for checksums, deltas, and transfers. Independent of torch.
 #pragma once
 
 #include <cstddef>
@@ -30,13 +30,13 @@ struct TensorView {
 };
 
 struct CopyOptions {
-  int threads = 1;                                   // for the copy, including the calling thread; >= 1
+  int threads = 1;                                   // threads for the copy, including the calling thread; >= 1
   BufferPool* buffers = nullptr;                     // memory for the tensors; null = allocate it
-  std::shared_ptr<const Changes> changes = nullptr;  // changes in the tensors since an earlier version; null = unknown
+  std::shared_ptr<const Changes> changes = nullptr;  // changes since an earlier version; null = unknown
 };
 
 // Immutable and shared by pointer, so a reader keeps its version alive. Owns its bytes, with each tensor 64-byte
-// aligned. Tensors are sorted by name. A version made from a delta shares unchanged tensors' buffers with its base.
+// aligned. Tensors are sorted by name. A version decoded from a delta shares unchanged tensors' buffers with its base.
 // Thread safe.
 class Snapshot {
  public:
@@ -45,18 +45,18 @@ class Snapshot {
   static absl::StatusOr<std::shared_ptr<const Snapshot>> Copy(int64_t version, const std::vector<TensorView>& tensors,
                                                               const CopyOptions& options = {});
 
-  // Returns the tensors of `base` and more, as another version. Shares the buffers of `base` and copies the rest.
-  // Returns the same INVALID_ARGUMENT errors as Copy, and one for a name that `base` already has.
+  // Returns the tensors of `base` and more as another version. Shares the buffers of `base` and copies the rest.
+  // Returns the same errors as Copy, and INVALID_ARGUMENT for a name that `base` already has.
   static absl::StatusOr<std::shared_ptr<const Snapshot>> Extend(const std::shared_ptr<const Snapshot>& base,
                                                                 int64_t version, const std::vector<TensorView>& more);
 
-  // Takes buffers filled by a decoder and verifies every checksum in `manifest`. Returns DATA_LOSS with the first
+  // Takes buffers filled by a decoder and verifies every checksum in `manifest`. Returns DATA_LOSS, naming the first
   // tensor that differs. REQUIRES: each buffer is from AllocateBuffer and is at least as large as its tensor.
   static absl::StatusOr<std::shared_ptr<const Snapshot>> Adopt(v1::Manifest manifest,
                                                                std::vector<std::shared_ptr<std::byte[]>> buffers);
 
-  // Returns a version of which this process has only the manifest. Applying `delta`, which is also stored elsewhere,
-  // produces it.
+  // Returns a version for which this process has only the manifest. Its weights are the result of applying `delta`,
+  // which is also stored elsewhere.
   static absl::StatusOr<std::shared_ptr<const Snapshot>> Elsewhere(std::shared_ptr<const EncodedDelta> delta);
 
   // Returns whether the weights are in this process. bytes() and view() require this.
@@ -98,9 +98,9 @@ class Snapshot {
 // Returns the size of one element in bytes. Returns INVALID_ARGUMENT if the dtype is not supported.
 absl::StatusOr<int64_t> DtypeBytes(const std::string& dtype);
 
-// Returns the bytes of every tensor. Returns INVALID_ARGUMENT unless names are unique and sorted, dtypes are known,
-// shapes are non-negative, and the sum is at most `max_bytes`. Safe to call on a manifest from the network, because it
-// reads nothing else.
+// Returns the size of every tensor in bytes. Returns INVALID_ARGUMENT unless names are unique and sorted, dtypes are
+// known, shapes are non-negative, and the sum is at most `max_bytes`. Safe to call on a manifest from the network,
+// because it reads nothing else.
 absl::StatusOr<std::vector<int64_t>> TensorSizes(const v1::Manifest& manifest, int64_t max_bytes);
 
 // Returns the correct value of Manifest.checksum. Never 0, which means "no base" in a delta.

@@ -31,14 +31,14 @@ uint64_t TensorChecksum(std::span<const std::byte> bytes);
 class StreamingTensorChecksum {
  public:
   void Update(std::span<const std::byte> bytes);
-  // Must be called only once.
+  // Call only once.
   uint64_t Finish();
 
  private:
   void Close();
 
   std::optional<base::StreamingChecksum> slice_{std::in_place};
-  int64_t in_slice_ = 0;  // in bytes
+  int64_t in_slice_ = 0;  // bytes in the current slice
   std::vector<uint64_t> digests_;
 };
 

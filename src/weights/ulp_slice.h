@@ -12,8 +12,8 @@
 //   lengths   stream of bytes: |distance| - 1; 255 is followed by two bytes, little-endian
 //   stream    varint bytes, varint stored: bytes that follow, one zstd frame; 0 = they follow uncompressed
 //
-// Signs are random bits, and each stream has its own statistics, so a combined stream would compress worse. The decoder
-// checks every count, size, and position, and writes only within its slice.
+// Signs are nearly random, and each stream has its own statistics, so a combined stream would compress worse. The
+// decoder checks every count, size, and position, and writes only within its slice.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ namespace ingot::weights {
 // Not thread safe, because it reuses its memory and its zstd context.
 class UlpEncoder {
  public:
-  // `vectors` = use 64-byte vectors if the CPU can compress bytes (AVX512-VBMI2). The output is the same either way.
+  // `vectors` = uses 64-byte vectors if the CPU can compress bytes (AVX512-VBMI2). The output is the same either way.
   explicit UlpEncoder(int zstd_level, bool vectors = true) : level_(zstd_level), vectors_(vectors && HasVectors()) {}
 
   static bool HasVectors();

@@ -1,4 +1,4 @@
-// An ObjectStore in a directory, which machines may share.
+// Implements ObjectStore in a directory, which machines may share.
 //
 // Objects are written under a temporary name, fsynced, and renamed. The directories are fsynced. Swap holds a lock
 // (flock) on the file `.lock`. A shared file system must support such locks between machines, as NFS 4, Lustre (mounted
@@ -13,7 +13,7 @@
 
 namespace ingot::weights {
 
-// Creates the directory if it is missing. On failure, returns UNAVAILABLE or PERMISSION_DENIED with the directory and
+// Creates the directory if it is missing. On failure, returns UNAVAILABLE or PERMISSION_DENIED, with the directory and
 // the system's reason. A Swap waits up to `lock_timeout` for another process's Swap, and then returns UNAVAILABLE with
 // the lock's path.
 absl::StatusOr<std::unique_ptr<ObjectStore>> OpenDirectoryStore(

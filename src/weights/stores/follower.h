@@ -1,13 +1,13 @@
-// Runs in the engine's process and delivers to it the versions stored by a VersionWriter. Polls `live`, fetches and
-// checks the versions that the engine lacks, passes them to the engine's Sink, and acknowledges them.
+// Runs in the engine's process and delivers the versions stored by a VersionWriter to the engine. Polls `live`, fetches
+// and checks the versions that the engine lacks, passes them to the engine's Sink, and acknowledges them.
 //
-//   live --> the engine holds a version of the route?  yes: the deltas from there on
+//   live --> the engine has a version on the route?  yes: the deltas from there on
 //                                                      no, or a delta is rejected: the last anchor and its deltas
 //        --> missing retained versions, before the newest; releases of versions no longer retained, after it
 //        --> acks/ENGINE: (sequence, version, checksum), or the error; retried once per second
 //
 // A separate timer writes a heartbeat into the acknowledgement, even during a fetch, so that a stopped or dead process
-// is detected by its silence. Thread safe.
+// can be detected. Thread safe.
 #pragma once
 
 #include <chrono>
@@ -55,7 +55,7 @@ class Follower {
     bool not_retained = false;
   };
 
-  void Poll();  // runs on one thread at a time, like the functions below it
+  void Poll();  // runs on one thread at a time, as do the functions below
   absl::Status Follow(const v1::LiveVersions& live, Cost* cost);
   absl::Status HoldRetained(const v1::LiveVersions& live, Cost* cost);
   absl::Status TakeNewest(const v1::LiveVersions& live, Cost* cost);
@@ -81,14 +81,14 @@ class Follower {
   // Used by the polling thread.
   v1::LiveVersions done_;                 // the last `live` that the engine followed without an error
   std::chrono::nanoseconds next_try_{0};  // after an error
-  std::set<std::string> retained_;        // directories of versions that the engine was asked to hold
-  std::set<std::string> rejected_;        // the retained_ versions that it has no memory for
+  std::set<std::string> retained_;        // directories of versions that the engine was asked to keep
+  std::set<std::string> rejected_;        // the retained_ versions for which it has no memory
   std::string logged_;                    // the last error, which is logged only once
 
   base::Mutex mu_;
   v1::EngineAck ack_ ABSL_GUARDED_BY(mu_);
   base::Outage silence_ ABSL_GUARDED_BY(mu_);  // tracks failures to write the acknowledgement
-  base::Executor threads_;                     // one polls, one sends heartbeats
+  base::Executor threads_;                     // one thread polls, and one sends heartbeats
   base::Timer looking_, beating_;
 };
 

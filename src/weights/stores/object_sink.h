@@ -20,8 +20,8 @@ struct ObjectSinkOptions {
   absl::Status Validate() const;
 };
 
-// Update returns once the engine has acknowledged the version and its checksum. Returns UNAVAILABLE if the engine has
-// not written an acknowledgement or is silent. Errors from the engine and the store are returned unchanged. Thread
+// Its Update returns once the engine has acknowledged the version and its checksum. Returns UNAVAILABLE if the engine
+// has not written an acknowledgement or is silent. Errors from the engine and the store are returned unchanged. Thread
 // safe. `clock` must outlive the sink.
 absl::StatusOr<std::unique_ptr<Sink>> NewObjectSink(std::shared_ptr<VersionWriter> writer, std::string engine,
                                                     ObjectSinkOptions options = {},

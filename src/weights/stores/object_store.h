@@ -2,14 +2,14 @@
 // the trainer passes weights to engines.
 //
 // Keys are words of letters, digits, '.', '_', and '-', separated by '/'. A word must not begin with a dot
-// (IsObjectKey). An object exists completely or not at all, even if a process or machine crashes during a write. After
-// a write returns, every reader finds the object, even after a machine crash, to the extent that the store itself
-// guarantees this.
+// (IsObjectKey). An object exists completely or not at all, even if a process or machine crashes during a write.
+// After a write returns, every reader finds the object, even after a machine crash if the store itself guarantees
+// this.
 //
 // Every implementation must guarantee:
-//   1. Put and Swap replace the object atomically: a reader gets the old content or the new one.
+//   1. Put and Swap replace the object atomically: a reader gets either the old or the new content.
 //   2. Of several Swaps with the same tag, at most one succeeds.
-//   3. Every call ends by itself, with DEADLINE_EXCEEDED or UNAVAILABLE if the store does not answer.
+//   3. Every call returns, with DEADLINE_EXCEEDED or UNAVAILABLE if the store does not answer.
 //   4. Error messages name the store and the key. UNAVAILABLE may be temporary. PERMISSION_DENIED, FAILED_PRECONDITION,
 //      and INVALID_ARGUMENT persist until the configuration or the store is corrected. Errors never contain
 //      credentials.

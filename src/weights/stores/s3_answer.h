@@ -35,7 +35,7 @@ absl::Status ErrorOf(const S3Answer& answer, const S3Options& options);
 // Returns whether the same request may succeed later.
 bool MayPass(const S3Answer& answer);
 
-// Returns the size of the whole object, given a response with a range of it, or nullopt if it is unknown.
+// Returns the size of the whole object, given a response with a range of it, or nullopt if unknown.
 std::optional<int64_t> WholeBytes(const S3Answer& answer);
 
 }  // namespace ingot::weights

@@ -20,8 +20,8 @@ struct S3Request {
   std::string query;   // encoded, with its parameters in alphabetical order, because they are signed
   std::string_view body = {};
   std::map<std::string, std::string> headers = {};
-  int64_t max_answer = 1 << 20;  // in bytes
-  bool error_in_body = false;    // the server may send 200 before it is done, as when completing an upload
+  int64_t max_answer = 1 << 20;  // maximum size of the response in bytes
+  bool error_in_body = false;    // the server may send 200 before it is done, for example when completing an upload
 };
 
 // Thread safe. Each thread uses its own connection, which stays open.
@@ -31,9 +31,9 @@ class S3Http {
       : options_(options), credentials_(std::move(credentials)) {}
 
   using TimePoint = std::chrono::steady_clock::time_point;
-  // Returns the server's response, with any status. Returns UNAVAILABLE or DEADLINE_EXCEEDED if there is no response by
-  // `deadline`, RESOURCE_EXHAUSTED if the response is larger than the request allows, and PERMISSION_DENIED if the
-  // server's certificate is not trusted. Retries temporary errors.
+  // Returns the server's response, whatever its status. Returns UNAVAILABLE or DEADLINE_EXCEEDED if there is no
+  // response by `deadline`, RESOURCE_EXHAUSTED if the response is larger than the request allows, and PERMISSION_DENIED
+  // if the server's certificate is not trusted. Retries temporary errors.
   absl::StatusOr<S3Answer> Send(const S3Request& request, TimePoint deadline);
 
   // Encodes a query value for a URL.

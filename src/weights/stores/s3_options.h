@@ -1,4 +1,4 @@
-// Options for accessing a bucket. Bind declares each key with its description and bounds.
+// Defines the options for accessing a bucket. Bind declares each key with its description and bounds.
 #pragma once
 
 #include <chrono>
@@ -24,9 +24,9 @@ struct S3Options {
   int64_t part_bytes = 16 << 20;
   int parallel = 4;
   int page_keys = 1000;                       // keys per page of a listing; 1 to 1000
-  std::chrono::milliseconds deadline{60000};  // for one call, including retries; > 0
+  std::chrono::milliseconds deadline{60000};  // time limit for one call, including retries; > 0
 
-  // Returns INVALID_ARGUMENT with the field.
+  // Returns INVALID_ARGUMENT, naming the field, if a value is invalid.
   absl::Status Validate() const;
 };
 

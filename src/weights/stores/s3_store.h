@@ -1,4 +1,4 @@
-// An ObjectStore in an S3 bucket, or on a compatible server that supports conditional PUT (If-Match, If-None-Match).
+// Implements ObjectStore in an S3 bucket, or on a compatible server with conditional PUT (If-Match, If-None-Match).
 //
 // libcurl signs requests (AWS Signature 4). Objects larger than part_bytes are uploaded in parts and read in ranges,
 // `parallel` at a time. Requests that fail because of the server or the network are retried with increasing delays

@@ -5,8 +5,8 @@
 //   RUN/versions/V-CHECKSUM/anchor/       the same for a full copy
 //   RUN/acks/ENGINE                       the versions that the engine holds
 //
-// A shard holds the payloads of consecutive tensors, or of the tensors that one trainer rank owns. Shards are written
-// first, in parallel, and then the manifest. After that, a version never changes. Functions block.
+// A shard contains the payloads of consecutive tensors, or of one trainer rank's tensors. Shards are written first, in
+// parallel, and then the manifest. After that, a version never changes. Functions block.
 //
 //   rank 0   shard-0 --------.
 //   rank 1   shard-1 --------+-- all are stored --> rank 0: manifest --> live
@@ -30,7 +30,7 @@ inline constexpr int64_t kMaxPointerBytes = 1 << 20;  // limit for `live` and fo
 // Where a trainer's ranks store versions.
 struct VersionStore {
   std::shared_ptr<ObjectStore> store;
-  std::string run;  // the prefix of its objects
+  std::string run;  // prefix of the run's objects
   CodecOptions codec;
 };
 

@@ -4,9 +4,9 @@
 //   Publish(delta) --> store delta, move live --> sometimes, in parallel: store anchor, move live, delete old objects
 //
 // If the trainer's ranks have stored a delta's shards (EncodedDelta::stored), the writer stores only the manifest. The
-// ranks then also make the anchors, together with the delta.
+// ranks then also create the anchors, together with the delta.
 //
-//   route of `live`:  anchor  delta  delta  anchor  delta  delta      a new anchor ends the steps before the last one
+//   route of `live`:  anchor  delta  delta  anchor  delta  delta      a new anchor drops the steps before the last one
 //                     |                     '- an engine without any of the versions starts here
 //                     '- lagging engines continue from here
 //
@@ -14,7 +14,7 @@
 // that finds an object missing rereads `live`.
 //
 // Every move of `live` specifies the content that it replaces, so the store rejects an earlier trainer that is still
-// running. Thread safe. Calls are serialized and block. The writer has its own thread for making anchors.
+// running. Thread safe. Calls are serialized and block. The writer has its own thread for creating anchors.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ namespace ingot::weights {
 struct WriterOptions {
   std::string run;
   std::string history;       // LiveVersions.history, not empty
-  int shards = 1;            // per version; 1 to kMaxShards
+  int shards = 1;            // shards per version; 1 to kMaxShards
   bool rank_shards = false;  // the trainer's ranks store version shards in parallel with this writer
   int anchor_every = 16;     // deltas between anchors; >= 1
   CodecOptions codec = {};   // for anchors
@@ -40,7 +40,7 @@ struct WriterOptions {
   absl::Status Validate() const;
 };
 
-// Returns a FAILED_PRECONDITION status that says the store has versions from another run with this name.
+// Returns a FAILED_PRECONDITION error: the store has versions from another run with this name.
 absl::Status OtherRun(const ObjectStore& store, const std::string& run);
 
 class VersionWriter {
@@ -53,13 +53,13 @@ class VersionWriter {
                                                              Newest newest);
 
   // Stores the version unless it is already stored, and makes it the newest. Retains it if the delta requests that.
-  // Returns the sequence number of the `live` that includes it. Returns FAILED_PRECONDITION if the base of the delta is
-  // not the newest version, so that a full copy is needed, or if another trainer moved `live`. `anchor` = store a full
-  // copy again, next to or over existing objects.
+  // Returns the sequence number of the `live` object that includes it. Returns FAILED_PRECONDITION if the base of the
+  // delta is not the newest version, so that a full copy is needed, or if another trainer moved `live`. `anchor` =
+  // stores a full copy again, in addition to or over existing objects.
   absl::StatusOr<int64_t> Publish(const EncodedDelta& delta, bool anchor);
-  // Stores a version's full copy unless a route leads to it. Engines hold it next to the newest version.
+  // Stores a version's full copy unless a route leads to it. Engines keep it in addition to the newest version.
   absl::StatusOr<int64_t> HoldVersion(const EncodedDelta& full);
-  // Allows engines to drop the version. Returns the sequence number of the `live` that no longer includes it.
+  // Allows engines to drop the version. Returns the sequence number of the `live` object that no longer includes it.
   absl::StatusOr<int64_t> Release(int64_t version);
 
   // Returns the newest version in `live`, which is the base for the next delta. Version -1 = none.
@@ -92,7 +92,7 @@ class VersionWriter {
   mutable base::Mutex mu_;
   v1::LiveVersions live_ ABSL_GUARDED_BY(mu_);
   std::string tag_ ABSL_GUARDED_BY(mu_);        // tag of `live`; empty = no object
-  std::string attempted_ ABSL_GUARDED_BY(mu_);  // content that a failed move may have written
+  std::string attempted_ ABSL_GUARDED_BY(mu_);  // content that a failed update may have written
   bool making_anchor_ ABSL_GUARDED_BY(mu_) = false;
   bool anchor_wanted_ ABSL_GUARDED_BY(mu_) = false;  // an engine cannot use the newest version's objects
   base::Executor anchors_;                           // one thread; must be last, so that it is destroyed first
