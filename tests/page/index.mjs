@@ -14,7 +14,7 @@ export async function runs(session) {
   check((await legend()) === "step,first,second", `the legend of the runs is ${await legend()}`);
   const keys = await page.locator("table:has-text('Keys that differ between') tbody td:first-child").allTextContents();
   check(keys.join() === "trainer.learning_rate", `the runs differ in ${keys}`);
-  await page.locator("label:has-text('further metric') select").selectOption("actor/entropy");
+  await page.locator("label:has-text('another metric') select").selectOption("actor/entropy");
   await page.waitForSelector(".chart h3:text-is('actor/entropy')");
   await session.shot("runs-step");
   await page.locator("label:has-text('horizontal axis') select").selectOption("tokens");

@@ -15,7 +15,7 @@ export async function overview(session, kind) {
   await session.shot(`overview-${kind}`);
   if (kind === "files") return;
   check((await page.locator("#state").textContent()).includes("running"), "the state does not say that the run goes on");
-  check((await page.locator("text=Engines, since their start").count()) === 1, "the engines are not shown");
+  check((await page.locator("text=Engines, since startup").count()) === 1, "the engines are not shown");
   // The legend has the newest step.
   const selectors = [".fact b", ".chart .u-legend"];
   const before = await Promise.all(selectors.map((one) => page.locator(one).first().textContent()));

@@ -1,10 +1,11 @@
 // The page's addresses: "#/VIEW?..." on the page of one run, and "#/of/RUN/VIEW?..." for one run of a folder.
 
-export interface Address { run: string; view: string; query: URLSearchParams }  // run: "" = the page has one run, or lists them
+export interface Address { run: string; view: string; query: URLSearchParams }  // run: "" = the page shows one run, or lists
+                                                                                // runs
 
 let run = "";  // the run whose views are shown
 
-// Returns the parts of an address. The default view is the overview. A run whose name cannot be decoded is not named.
+// Returns the parts of an address. The default view is the overview. If a run's name cannot be decoded, `run` is "".
 export function parse(fragment: string): Address {
   const [path, query] = fragment.replace(/^#\/?/, "").split("?");
   const parts = path.split("/");
@@ -20,12 +21,12 @@ function decoded(part: string): string {
   }
 }
 
-// Later addresses and requests are those of this run.
+// Sets the run that later addresses and requests refer to.
 export function show(name: string): void {
   run = name;
 }
 
-// Returns the address of a view of the shown run, or of `other`.
+// Returns the address of a view for the shown run, or for `other`.
 export function hash(view: string, parameters: Record<string, string | number | undefined> = {}, other = run): string {
   const query = new URLSearchParams();
   for (const [key, value] of Object.entries(parameters)) {

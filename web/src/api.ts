@@ -1,4 +1,4 @@
-// The requests to the page's server. All but one are polled GETs. WebSockets are not used because some proxies break them.
+// Sends requests to the page's server. All but one are polled GETs. WebSockets are not used because some proxies break them.
 import { apiPath } from "./address";
 
 export class Rejected extends Error {}
@@ -115,6 +115,6 @@ export interface Group {
 export interface Tokens {
   text: string[]; id: number[]; runs: { count: number; sampled: boolean; call: number; alternatives?: number }[]; logprob: (number | null)[];
   versions: [number, number, number][];
-  // The recorded alternatives of the runs with `alternatives` of them per token, and each id's text. Absent = none.
+  // Recorded alternatives, for the runs with `alternatives` per token, and each id's text. Absent = none recorded.
   alternative?: number[]; alternative_logprob?: (number | null)[]; alternative_text?: Record<string, string>;
 }

@@ -13,7 +13,7 @@ function css(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-// The curves on one axis of steps, with null where a curve has no point.
+// Puts the curves on a common step axis, with null where a curve has no point.
 function aligned(curves: Curve[]): uPlot.AlignedData {
   const steps = [...new Set(curves.flatMap((curve) => curve.steps))].sort((a, b) => a - b);
   const place = new Map(steps.map((step, i) => [step, i]));
@@ -25,14 +25,14 @@ function aligned(curves: Curve[]): uPlot.AlignedData {
   return [steps, ...columns] as uPlot.AlignedData;
 }
 
-// The scale of values: a constant curve gets a scale around its value.
+// Returns the value axis's range. A constant curve gets a range around its value.
 function valueRange(_: uPlot, low: number | null, high: number | null): uPlot.Range.MinMax {
   if (low === null || high === null) return [0, 1];
   if (low < high) return uPlot.rangeNum(low, high, 0.1, true);
   return low === 0 ? [0, 1] : [low - Math.abs(low) / 2, low + Math.abs(low) / 2];
 }
 
-// Labels of ticks that are `step` apart: enough digits to make them different.
+// Returns labels for ticks that are `step` apart, with enough digits to tell them apart.
 function tickLabels(ticks: number[], step: number): string[] {
   let digits = 0;
   for (let scaled = step; digits < 9 && Math.abs(scaled - Math.round(scaled)) > 1e-6 * scaled; scaled *= 10) ++digits;
@@ -50,7 +50,7 @@ export class Chart {
   private plot: uPlot | null = null;
   private data: uPlot.AlignedData = [[]];
   private at = -1;
-  private readonly told = h("p", { class: "unseen", role: "status" });  // the values that the arrow keys reach
+  private readonly told = h("p", { class: "unseen", role: "status" });  // the values at the step selected with the arrow keys
 
   private readonly labels: string[];
   private readonly height: number;
@@ -104,7 +104,7 @@ export class Chart {
     this.plot?.destroy();
   }
 
-  // Shows the values of the only step, or that there is no step yet.
+  // Shows the values of the only step, or that there is none yet.
   private single(): void {
     const step = this.data[0][0];
     this.place.style.minHeight = "0";
@@ -124,7 +124,7 @@ export class Chart {
     return this.spec.opens === "step" ? hash("step", { step }) : hash("episodes", { kind: "eval", version: step });
   }
 
-  // The last value of a column: the legend shows it while the pointer is elsewhere.
+  // Returns a column's last value, which the legend shows while the pointer is elsewhere.
   private newest(column: number): number | null {
     return (this.data[column] as (number | null)[]).reduceRight<number | null>((found, value) => found ?? value, null);
   }

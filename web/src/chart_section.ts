@@ -1,5 +1,5 @@
-// A section of charts. The first section of the page is always open and large. The others fold, and a closed one neither requests
-// curves nor draws them.
+// A section of charts. The first section of the page is always open and large. The others are collapsible. A closed one neither
+// requests nor draws curves.
 import { Curve } from "./api";
 import { Chart } from "./chart";
 import { count, h, replace } from "./dom";

@@ -8,7 +8,7 @@ export function interval(estimate: Estimate | null): string {
   return estimate.values < 2 ? number(estimate.mean) : `${number(estimate.mean)} (${number(estimate.low)} to ${number(estimate.high)})`;
 }
 
-// `rows` is by run, and the first run is the one that the others are compared with.
+// `rows` is by run. The others are compared with the first run.
 export function comparedTable(rows: [string, Compared][]): HTMLElement {
   const first = rows[0]?.[0] ?? "";
   const row = ([name, one]: [string, Compared]): Child[] => [

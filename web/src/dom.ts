@@ -1,4 +1,4 @@
-// Elements made from values. Text is always a text node: content from a run is never read as markup.
+// Creates elements from values. Text is always a text node, so content from a run is never parsed as markup.
 
 export type Child = Node | string | number | null | undefined | false | Child[];
 type Attributes = Record<string, string | number | boolean | ((event: never) => void) | undefined>;
@@ -9,8 +9,8 @@ function append(parent: Node, child: Child): void {
   else parent.appendChild(child instanceof Node ? child : document.createTextNode(String(child)));
 }
 
-// on* attributes are listeners; "style.X" sets one property; all others are attributes. Addresses are fragments of this
-// page: any other href is an error.
+// on* attributes are listeners; "style.X" sets one property; all others are attributes. An href must be a fragment of this
+// page. Any other href is an error.
 export function h(tag: string, attributes: Attributes = {}, ...children: Child[]): HTMLElement {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -29,9 +29,9 @@ export function replace(parent: Element, ...children: Child[]): void {
   append(parent, children);
 }
 
-// Draws `parent` again. An element stays if the new element in its place has the same tag, and with it the focus, the
-// selection and the scroll position; only differences are written. Not for elements with listeners: a listener stays with
-// its element.
+// Redraws `parent`. An element stays if the new element in its place has the same tag, and with it the focus, the selection,
+// and the scroll position. Only differences are written. Do not use it for elements with listeners, because a listener stays
+// with its element.
 export function refresh(parent: Element, ...children: Child[]): void {
   const fresh = document.createElement("div");
   append(fresh, children);

@@ -1,13 +1,13 @@
-// One episode: its calls with their times, and its tree.
+// Shows one episode: its calls with their times, and its tree.
 import { hash } from "./address";
 import { EpisodeTree, Run, TreeNode, ask } from "./api";
 import { count, h, link, number, replace, seconds, table } from "./dom";
 import { beginning, callLink, describeCall, message, raw, rewards, timeline } from "./message";
 import { View } from "./view";
 
-const kNodes = 400;  // of the tree, at a time
+const kNodes = 400;  // tree nodes shown at a time
 
-// How deep a run is nested: the forks above it.
+// Returns each run's nesting depth, which is the number of forks above it.
 function nesting(nodes: TreeNode[]): number[] {
   const children = new Array<number>(nodes.length).fill(0);
   nodes.forEach((node) => { if (node.parent >= 0) children[node.parent]++; });
@@ -18,7 +18,7 @@ function nesting(nodes: TreeNode[]): number[] {
   return depth;
 }
 
-// The first call whose path has each run: an index into the episode's calls.
+// Returns, for each run, the first call whose path contains it, as an index in the episode's calls.
 function firstCalls(episode: EpisodeTree): number[] {
   const index = new Map(episode.calls.map((call, i) => [call.call, i]));
   const first = episode.nodes.map((node) => Math.min(Infinity, ...node.ends.map((call) => index.get(call) ?? Infinity)));
@@ -29,18 +29,18 @@ function firstCalls(episode: EpisodeTree): number[] {
   return first;
 }
 
-// By run: how the branches that start there began. A call that forked begins where only its own continuations follow; a
-// call without its own tokens is shown at its end.
+// Returns, for each run, how the branches that start there began. A forked call's branch starts where only its own
+// continuations follow. A call without tokens of its own is shown where it ends.
 function branchesBegin(episode: EpisodeTree, first: number[]): string[][] {
   const { calls, nodes } = episode;
   const index = new Map(calls.map((call, i) => [call.call, i]));
-  const chains: number[][] = calls.map(() => []);  // by call: the runs that no earlier call has, from the root on
+  const chains: number[][] = calls.map(() => []);  // by call: the runs that no earlier call has, starting at the root
   first.forEach((call, node) => { if (call !== Infinity) chains[call].push(node); });
   const continues = (from: number, call: number): boolean => {
     for (let at = call; at >= 0; at = index.get(calls[at].parent) ?? -1) if (at === from) return true;
     return false;
   };
-  const after = (node: number): number => {  // the runs below `node` follow it, up to this run
+  const after = (node: number): number => {  // returns the end of the runs below `node`, which follow it
     let end = node + 1;
     while (end < nodes.length && nodes[end].depth > nodes[node].depth) ++end;
     return end;
@@ -104,12 +104,12 @@ export class EpisodeView implements View {
       episode.state === "forked" ? h("p", {}, "It is a trunk: the episodes of its ",
         link(hash("group", { group: episode.group, kind: episode.kind }), "group"), " continue from its last call.") : null,
       rewards(episode),
-      episode.terms.some((term) => term.detail) ? table("Reward terms", ["term", "#weight", "#value", "words"],
+      episode.terms.some((term) => term.detail) ? table("Reward terms", ["term", "#weight", "#value", "details"],
         episode.terms.map((term) => [term.term, number(term.weight), number(term.value), raw(term.detail)])) : null,
       episode.cause || episode.detail ? h("div", {}, h("b", {}, episode.cause), raw(episode.detail)) : null,
       episode.payload ? h("details", {}, h("summary", {}, "The task"), raw(episode.payload)) : null,
       h("div", { class: "split" },
-        h("div", {}, table("Calls, on the episode's time: queue and prompt, then decoding", ["call", "#sampled", "finish", "time", "message"],
+        h("div", {}, table("Calls on the episode's timeline: queue and prompt, then decoding", ["call", "#sampled", "finish", "time", "message"],
           episode.calls.map((call, i) => [callLink(episode, call), call.sampled_tokens, call.finish, timeline(call, whole),
             h("button", { onclick: () => show(i), "aria-label": `show call ${call.call}` }, "show")])), detail),
         h("div", {}, h("h3", {}, "The tree"), this.tree(episode))));

@@ -1,4 +1,4 @@
-// The columns and the order of the episode list. Pure.
+// Defines the columns and the order of the episode list. Pure.
 import { Episode } from "./api";
 
 export const kColumns: [string, (episode: Episode) => string | number][] = [
@@ -9,7 +9,8 @@ export const kColumns: [string, (episode: Episode) => string | number][] = [
 
 export interface Order { column: number; descending: boolean }  // column -1 = the order of the server
 
-// Returns the order after a click on a column. Numbers start with the largest, and text with the first. Another click reverses it.
+// Returns the order after a click on a column. Numbers start with the largest, and text in alphabetical order. Another click
+// reverses the order.
 export function clicked(order: Order, column: number): Order {
   if (order.column === column) return { column, descending: !order.descending };
   return { column, descending: kColumns[column][0].startsWith("#") };

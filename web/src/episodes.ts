@@ -1,4 +1,4 @@
-// Lists of episodes with their filters, the groups of a step, and the episodes of a group side by side.
+// Shows lists of episodes with their filters, the groups in a step, and a group's episodes side by side.
 import { hash } from "./address";
 import { Episode, Group, Run, ask } from "./api";
 import { Child, h, link, number, replace, seconds, table } from "./dom";
@@ -58,7 +58,7 @@ export class Episodes implements View {
       this.show(place, all, next, read);
       place.querySelectorAll<HTMLElement>("th button")[column].focus();
     };
-    replace(place, table(`${all.length} episodes of ${read} that were read`, kColumns.map(([title]) => title), inOrder(all, this.order).map(row), { ...this.order, choose }),
+    replace(place, table(`${all.length} of ${read} episodes read so far match`, kColumns.map(([title]) => title), inOrder(all, this.order).map(row), { ...this.order, choose }),
       next === null ? h("p", { class: "soft" }, "End of the list.") :
         h("p", {}, h("button", { onclick: () => void this.load(place, all, next, read) }, "Keep searching")));
   }
@@ -79,7 +79,7 @@ export class StepView implements View {
       h("p", {}, step.step > 0 ? link(hash("step", { step: step.step - 1 }), "previous step") : null, " ",
         run.last && step.step < run.last.step ? link(hash("step", { step: step.step + 1 }), "next step") : null, " ",
         link(hash("episodes", { step: step.step }), "its episodes")),
-      table("The groups of its batch", ["group", "task", "domain", "#version", "#reward", "returns"],
+      table("Groups in its batch", ["group", "task", "domain", "#version", "#reward", "returns"],
         step.groups.map((group) => [link(hash("group", { group: group.group }), group.group), group.task ?? "", group.domain ?? "",
           group.version ?? "", number(group.returns ? mean(group.returns) : undefined), (group.returns ?? []).map((one) => number(one)).join(", ")])));
   }

@@ -1,4 +1,4 @@
-// The page: one view at a time, named by the address's fragment, and the state of the run.
+// Draws the page: one view at a time, named by the address's fragment, and the run's state.
 import { Address, hash, parse, show } from "./address";
 import { Rejected, Run, ask } from "./api";
 import { ConfigView } from "./config";
@@ -20,8 +20,8 @@ const kTabs: [string, string][] = [["overview", "Overview"], ["window", "Window"
 const main = document.getElementById("main")!;
 const state = document.getElementById("state")!;
 let view: View | null = null;
-let trouble: HTMLElement = h("div");  // above the view: why it is not drawn, or not drawn again
-let drawn = false;                    // the view has been drawn once
+let trouble: HTMLElement = h("div");  // above the view: why the view could not be drawn or redrawn
+let drawn = false;                    // true = the view has been drawn once
 let failures = 0;
 let timer = 0;
 let index = false;  // true = the page shows a folder of runs, or one of them
@@ -71,7 +71,7 @@ async function update(): Promise<void> {
     if (mine !== round) return;
     ++failures;
     const lost = error instanceof TypeError;  // no connection
-    const text = lost ? "the run does not answer. It may have ended; `ingot view RUN` shows its files" :
+    const text = lost ? "the run does not respond. It may have ended; `ingot view RUN` shows its files" :
       error instanceof Error ? error.message : String(error);
     say(text, true);
     if (!drawn) replace(trouble, h("p", { class: "error", role: "alert" }, text));

@@ -1,4 +1,4 @@
-// Messages, rewards and times of calls, for the views of groups and episodes.
+// Draws messages, rewards, and times of calls for the group and episode views.
 import { hash } from "./address";
 import { Call, Episode, Message } from "./api";
 import { Child, h, link, number, seconds } from "./dom";
@@ -32,11 +32,12 @@ export function rewards(episode: Episode): Child {
 }
 
 export function describeCall(call: Call): string {
-  return `${number(call.context_tokens)} tokens of prompt (${number(call.cached_tokens)} from the cache), ${call.sampled_tokens} sampled, ${call.finish}; ` +
+  return `${number(call.context_tokens)} prompt tokens (${number(call.cached_tokens)} from the cache), ${call.sampled_tokens} sampled, ${call.finish}; ` +
     `queue and prompt ${seconds(call.queue_s)}, decoding ${seconds(call.decode_s)}`;
 }
 
-// How a call's branch began; empty = it continues another call of the same thread. `before`: the call whose path it leaves.
+// Returns how a call's branch began; empty = it continues another call in its thread. `before` is the call whose path it
+// leaves.
 export function beginning(call: Call, before?: Call): string {
   const thread = call.branch && call.branch !== before?.branch;
   const from = call.origin_call >= 0 ? ` of call ${call.origin_call}` : "";
@@ -53,7 +54,7 @@ export function callLink(episode: Episode, call: Call): HTMLElement {
   return link(hash("call", { id: episode.id, call: call.call }), `call ${call.call}`);
 }
 
-// Queue and decoding of each call on the episode's time.
+// Draws a call's queue and decoding times on the episode's timeline.
 export function timeline(call: Call, whole: number): HTMLElement {
   const at = (from: number, span: number, colour: string, title: string) =>
     h("span", { title, "style.left": `${(100 * from) / whole}%`, "style.width": `${Math.min(100, (100 * span) / whole)}%`, "style.background": colour });

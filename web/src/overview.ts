@@ -1,4 +1,4 @@
-// The first view: progress, efficiency, roles and curves.
+// Draws the overview: progress, efficiency, roles, and curves.
 import { hash } from "./address";
 import { Curve, Row, Run, ask } from "./api";
 import { ChartSection } from "./chart_section";
@@ -10,7 +10,7 @@ import { Uncalled } from "./uncalled";
 import { View } from "./view";
 
 const kPoints = 400;
-const kAtATime = 60;  // curves of one question
+const kAtATime = 60;  // curves per request
 
 export async function curvesOf(names: string[]): Promise<Record<string, Curve>> {
   const all: Record<string, Curve> = {};
@@ -21,7 +21,7 @@ export async function curvesOf(names: string[]): Promise<Record<string, Curve>> 
   return all;
 }
 
-// `about` explains the fact at the pointer.
+// `about` is the fact's tooltip.
 function fact(value: string, meaning: string, about?: string): HTMLElement {
   return h("div", { class: "fact", title: about }, h("b", {}, value), h("span", {}, meaning));
 }
@@ -58,7 +58,7 @@ function engines(run: Run): Child {
   const prefills = run.engines.filter((engine) => engine.prefill).map((engine) => h("p", {}, `${engine.name}: prefill ` +
     `${number(engine.prefill!.prefilled, 0)} of ${number(engine.prefill!.tokens, 0)} tokens of ${engine.prefill!.requests} requests, ` +
     `the oldest for ${seconds(engine.prefill!.oldest_seconds)}`));
-  return [h("h2", {}, "Roles"), table("Engines, since their start", ["engine", "#version", "#running", "#waiting", "#KV blocks",
+  return [h("h2", {}, "Roles"), table("Engines, since startup", ["engine", "#version", "#running", "#waiting", "#KV blocks",
     "#sampled tokens", "#prompt tokens from the cache", "#idle"],
     run.engines.map((engine) => engine.error ? [engine.name, h("span", { class: "error" }, engine.error), "", "", "", "", "", ""] :
       [engine.name, engine.version < 0 ? "none yet" : engine.version, engine.running, engine.waiting, `${engine.kv_used} / ${engine.kv_total}`,

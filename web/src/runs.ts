@@ -30,12 +30,12 @@ export class RunsView implements View {
   private key = "";
   private round = 0;  // counts requests for curves
   private order: RunOrder = { column: kNewest, descending: true };
-  private comparedKey = "";  // of the runs in the table of evaluations
+  private comparedKey = "";  // identifies the runs in the evaluation table
   private readonly dark = matchMedia("(prefers-color-scheme: dark)");
 
   constructor(place: HTMLElement) {
     replace(place, h("h2", {}, "Runs"), h("form", { class: "filter", onsubmit: ((event: Event) => event.preventDefault()) as (event: never) => void }, h("label", {}, "runs with", this.wanted)), this.list,
-      h("form", { class: "filter" }, h("label", {}, "horizontal axis", this.axis), h("label", {}, h("span", {}, "smoothing ", this.weight), this.smoothing), h("label", {}, "further metric", this.metric)),
+      h("form", { class: "filter" }, h("label", {}, "horizontal axis", this.axis), h("label", {}, h("span", {}, "smoothing ", this.weight), this.smoothing), h("label", {}, "another metric", this.metric)),
       this.grid, this.evaluations, this.differences);
     this.list.addEventListener("change", (event) => this.check(event.target as HTMLInputElement));
     this.dark.addEventListener("change", this.recolour);

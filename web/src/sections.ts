@@ -1,7 +1,7 @@
 // Chooses the charts for a run's record, by subject. Pure.
 import { ChartSpec, kColours } from "./chart_spec";
 
-const kMostAlike = 64;  // limit of similar curves, such as one per domain; reward terms have no limit
+const kMostAlike = 64;  // maximum number of similar curves, such as one per domain; reward terms have no limit
 
 export interface Section { title: string; charts: ChartSpec[] }
 
@@ -16,7 +16,7 @@ function every(title: string, prefix: string, found: string[], opens: ChartSpec[
   return charts;
 }
 
-const whole = (rest: string) => !/[/@]/.test(rest);  // not a measure of one term or of some episodes
+const whole = (rest: string) => !/[/@]/.test(rest);  // excludes measures of one term or of some episodes
 
 // Returns the chart sections for the metrics in the record. The first one shows the reward and the evaluation, or the loss if the
 // run has only supervised stages. Sections without charts are omitted.
@@ -33,8 +33,7 @@ export function sectionsFor(names: string[]): Section[] {
     chart("Supervised tokens per second", ["sft/tokens_per_second", "dpo/tokens_per_second"], null)];
   const sections: Section[] = [
     { title: "Reward and evaluation", charts: [
-      chart("Reward", ["reward/mean", "reward/batch_mean"], "step", "mean: all groups that finished; batch_mean: the trained ones, without groups of equal rewards"),
-      ...every("Reward by role", "reward/batch_mean@role:", like("reward/batch_mean@role:"), "step", kMostAlike),
+      chart("Reward", ["reward/mean", "reward/batch_mean"], "step", "mean: all finished groups; batch_mean: trained groups, which excludes groups with equal rewards"),
       chart("Evaluation on held-out tasks", ["eval/reward_mean", "eval/graded_mean"], "eval")] },
     { title: "Rewards by term and domain", charts: [
       ...every("Reward by term, before weights", "reward/term/", like("reward/term/", whole)),
@@ -54,21 +53,21 @@ export function sectionsFor(names: string[]): Section[] {
       chart("Update variance", ["trainer/update_variance"], "step", "noise of one group's gradient, relative to the batch's"),
       chart("Off-policy k3", ["offpolicy/k3_kl"], "step", "estimated KL from the weights that sampled the batch to the weights before the step"),
       chart("Step KL", ["trainer/step_kl_mean", "trainer/step_kl_max"], "step", "how far the step moved the policy, in nats per token"),
-      chart("Rollout and trainer mismatch", ["mismatch/logprob_abs_diff_max", "mismatch/k3_kl"], "step", "log-probs of the same tokens and weights, computed by both")] },
+      chart("Rollout and trainer mismatch", ["mismatch/logprob_abs_diff_max", "mismatch/k3_kl"], "step", "difference between their log-probs for the same tokens and weights")] },
     { title: "Rollout", charts: [
       chart("Response length, tokens", ["response_length/mean", "response_length/max"]),
       chart("Turns", ["num_turns/mean", "num_turns/max"]),
-      chart("Tokens per pass", ["rollout/tokens_per_pass"], "step", "tokens of a request per forward pass that sampled it; 1 without speculation"),
-      chart("Draft head", ["draft/accept_rate", "draft/overlap"], "step", "share of its guesses that were sampled, and its overlap with the policy on the trained tokens"),
+      chart("Tokens per pass", ["rollout/tokens_per_pass"], "step", "tokens per request and forward pass; 1 without speculation"),
+      chart("Draft head", ["draft/accept_rate", "draft/overlap"], "step", "share of its drafts that were accepted, and its overlap with the policy on trained tokens"),
       chart("Episodes: truncated, malformed, repeated", ["agent/truncated_ratio", "agent/malformed_ratio", "agent/repeat_ratio"])] },
     { title: "Scheduler", charts: [
       chart("Staleness, versions", ["async/staleness_mean", "async/staleness_max"], "step", "optimizer steps between sampling a token and training on it"),
-      chart("Share of zero-variance groups", ["reward/frac_zero_std"], "step", "groups whose episodes all have the same reward, so nothing to learn from")] },
+      chart("Share of zero-variance groups", ["reward/frac_zero_std"], "step", "groups whose episodes all have the same reward, which give nothing to learn")] },
     { title: "Time and tokens", charts: [
       chart("Step time in seconds", ["perf/step_seconds", "perf/wait_seconds", "perf/train_seconds"]),
       chart("Tokens per second", ["perf/tokens_per_second", "rollout/sampled_tokens_per_second"]),
       chart("Idle share", ["trainer/idle_ratio", "rollout/idle_ratio"]),
-      chart("Speedup from the tree, and its bound", ["tree/speedup", "tree/speedup_bound"], "step", "training shared prefixes once, relative to one sample per call")] },
+      chart("Speedup from the tree, and its bound", ["tree/speedup", "tree/speedup_bound"], "step", "compared with training one sample per call")] },
     { title: "Supervised stages", charts: supervised },
   ];
   return sections.map(({ title, charts }) => ({ title, charts: charts.filter((spec) => spec.names.length > 0) }))

@@ -1,4 +1,4 @@
-// Where every second and every token went.
+// Shows where every second and every token went.
 import { Part, Run, Time, ask } from "./api";
 import { count, h, number, percent, refresh, seconds, swatch, table } from "./dom";
 import { tokenParts } from "./token_parts";
@@ -28,9 +28,9 @@ export class TimeView implements View {
     const tokens = time.tokens;
     const amounts = tokenParts(tokens);
     const parted = time.parts.reduce((sum, part) => sum + part.amount, 0);
-    refresh(this.place, h("h2", {}, "Where every second of the trainer went"),
+    refresh(this.place, h("h2", {}, "Where every second of trainer time went"),
       bar(time.parts, time.wall, "wall clock"),
-      table(`${count(time.steps, "step")}, ${seconds(time.wall)} of wall clock. Measured parts: ${percent(time.measured / time.wall)} of it; ` +
+      table(`${count(time.steps, "step")}, ${seconds(time.wall)} of wall-clock time. Measured parts: ${percent(time.measured / time.wall)} of it; ` +
         `the last two parts are the remainder. All parts together: ${percent(parted / time.wall)}`,
         ["part", "#time", "#share"], time.parts.map((part) => [part.name, seconds(part.amount), percent(part.amount / time.wall)])),
       h("h2", {}, "What the trainer waited for"),
@@ -38,18 +38,18 @@ export class TimeView implements View {
       time.wait_explained > 0 ? [bar(time.wait_causes, time.wait_explained, "waits"),
         table("Waits by cause", ["cause", "#time", "#share"],
           time.wait_causes.map((part) => [part.name, seconds(part.amount), percent(part.amount / time.wait_explained)]))] :
-        h("p", {}, "It did not wait."),
+        h("p", {}, "The trainer did not wait."),
       h("h2", {}, "The engines"),
-      h("p", {}, time.engine_total ? `They had nothing to do for ${percent(time.engine_idle / time.engine_total)} of ${seconds(time.engine_total)}.` :
-        "The record does not show how long they were idle."),
+      h("p", {}, time.engine_total ? `They were idle for ${percent(time.engine_idle / time.engine_total)} of ${seconds(time.engine_total)}.` :
+        "The record does not show their idle time."),
       h("h2", {}, "Where every sampled token went"),
       bar(amounts, Math.max(1, tokens.sampled), "sampled tokens"),
-      table(`${number(tokens.sampled)} tokens were sampled, by the engines' own count. Of dropped and failed groups ${tokens.dropped_groups_counted} of ${tokens.dropped_groups} are counted so far; deleted trees cannot be.`,
+      table(`${number(tokens.sampled)} tokens were sampled, according to the engines. ${tokens.dropped_groups_counted} of ${tokens.dropped_groups} dropped and failed groups are counted so far; groups with deleted trees cannot be counted.`,
         ["what", "#tokens", "#share"], amounts.map((part) => [part.name, number(part.amount), percent(part.amount / Math.max(1, tokens.sampled))])),
-      table("Tokens of the trainer's passes", ["what", "#tokens"], [
-        ["of all calls with their contexts", number(tokens.unmerged)],
+      table("Tokens in the trainer's passes", ["what", "#tokens"], [
+        ["in all calls, with their contexts", number(tokens.unmerged)],
         ["after merging shared prefixes", number(tokens.merged)],
-        ["computed; a prefix that several ranks need counts for each", number(tokens.computed)],
+        ["computed; a prefix counts once for each rank that needs it", number(tokens.computed)],
         ["recomputed by several ranks", number(Math.max(0, tokens.computed - tokens.merged))]]));
   }
 }

@@ -1,4 +1,4 @@
-// The tokens of a call and its prompt, as columns. Pure.
+// Holds the tokens of a call and its prompt as columns. Pure.
 import { Tokens } from "./api";
 
 export interface Token { id: number; sampled: boolean; earlier: boolean; call: number; logprob: number | null; version: number; mixed: boolean }
@@ -49,7 +49,7 @@ export class Path {
   of(at: number): Token {
     return { id: this.tokens.id[at], sampled: this.sampled[at] === 1, earlier: this.earlier(at), call: this.call[at], logprob: this.logprob[at], version: this.version[at], mixed: this.mixed[at] === 1 };
   }
-  // The recorded alternatives of a token, most likely first.
+  // Returns a token's recorded alternatives, most likely first.
   alternatives(at: number): Alternative[] {
     const { alternative, alternative_logprob: logprobs, alternative_text: texts } = this.tokens;
     return Array.from({ length: alternative ? this.each[at] : 0 }, (_, k) => {

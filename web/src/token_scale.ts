@@ -1,4 +1,4 @@
-// The color scale for log-probs, from likely to unlikely. Pure.
+// Defines the color scale for log-probs, from likely to unlikely. Pure.
 export type ScaleName = "4" | "1" | "10" | "quantiles";
 export const kScales: [ScaleName, string][] = [["4", "0 to −4"], ["1", "0 to −1"], ["10", "0 to −10"], ["quantiles", "by quantile"]];
 
@@ -7,8 +7,8 @@ export interface Scale {
   legend: { share: number; text: string }[];
 }
 
-// `logprobs` are those of all sampled tokens. NaN is skipped. With quantiles, a token's share is the fraction of tokens that are
-// more likely, so equal tokens get the color of the most likely one.
+// `logprobs` has all sampled tokens' log-probs. NaN is skipped. With quantiles, a token's share is the fraction of tokens that
+// are more likely, so equal tokens get the color of the most likely one.
 export function scaleOf(name: ScaleName, logprobs: Float32Array): Scale {
   if (name !== "quantiles") {
     const least = Number(name);

@@ -1,4 +1,4 @@
-// The label at the pointer over a token: what was recorded for it, and the most likely alternatives if they were recorded.
+// Draws the tooltip for a token: what was recorded for it, including the most likely alternatives if any.
 import { h, number, replace } from "./dom";
 import { Alternative, Token } from "./token_path";
 
@@ -31,7 +31,7 @@ function share(logprob: number): string {
   return Number.isFinite(logprob) ? `${(100 * Math.exp(logprob)).toFixed(1)}%` : "–";
 }
 
-// Text with marks for whitespace, so that a token of a single space can be seen.
+// Returns the text with visible whitespace, so that a single-space token can be seen.
 function visible(text: string): string {
   return text === "" ? "(part of a character)" : text.replace(/\n/g, "⏎").replace(/\t/g, "⇥").replace(/ /g, "␣");
 }

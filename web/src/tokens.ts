@@ -1,5 +1,5 @@
-// The tokens of a call, colored by log-prob, advantage or version. Only the visible lines are in the document, so that a
-// call of 200,000 tokens opens and scrolls like a short call.
+// Shows a call's tokens, colored by log-prob, advantage, version, or source. Only the visible lines are in the document, so a
+// call with 200,000 tokens opens and scrolls like a short one.
 import { hash } from "./address";
 import { EpisodeTree, Run, Tokens, ask } from "./api";
 import { h, link, number, replace, seconds, swatch } from "./dom";
@@ -11,13 +11,13 @@ import { View } from "./view";
 
 const kLine = 20;       // pixels
 const kCharacters = 110;
-const kAround = 20;     // lines outside the visible part
+const kAround = 20;     // lines drawn above and below the visible part
 const kLikely: [number, number, number] = [60, 150, 90], kUnlikely: [number, number, number] = [210, 40, 40];
 const kOwn = "rgba(194,87,26,0.28)", kEarlier = "rgba(60,110,200,0.28)";
 
 type Colouring = "logprob" | "advantage" | "version" | "source";
 
-// The first token of each line: a line ends after a line break, or when it is full.
+// Returns the first token of each line. A line ends after a line break or when it is full.
 export function lines(texts: string[]): number[] {
   const starts = [0];
   let width = 0;
@@ -39,19 +39,19 @@ function shown(text: string): string {
   return text.replace(/\n/g, "⏎").replace(/\t/g, "⇥   ");
 }
 
-interface CaretDocument {  // one of the two is there
+interface CaretDocument {  // a browser has one of the two
   caretPositionFromPoint?(x: number, y: number): { offsetNode: Node; offset: number } | null;
   caretRangeFromPoint?(x: number, y: number): Range | null;
 }
 
-// The letter of a text node below a point, by its place in the node.
+// Returns the index of the letter at a point, within its text node.
 function letterAt(x: number, y: number): number {
   const carets = document as CaretDocument;
   const position = carets.caretPositionFromPoint?.(x, y);
   const range = position ? null : carets.caretRangeFromPoint?.(x, y);
   const node = position?.offsetNode ?? range?.startContainer, offset = position?.offset ?? range?.startOffset ?? 0;
   if (!node || offset === 0) return 0;
-  // A caret stands at the nearer edge of a letter.
+  // A caret is at the nearer edge of a letter.
   const letter = document.createRange();
   letter.setStart(node, offset - 1);
   letter.setEnd(node, offset);
@@ -81,7 +81,7 @@ export class TokensView implements View {
     kScales.map(([name, text]) => h("option", { value: name }, text)));
   private readonly whole = h("div");
   private readonly tip = new TokenTip();
-  private readonly rows = new Map<number, HTMLElement>();  // by line, those in the document
+  private readonly rows = new Map<number, HTMLElement>();  // lines in the document, by number
 
   constructor(private readonly place: HTMLElement, private readonly wanted: URLSearchParams) {}
 
@@ -110,7 +110,7 @@ export class TokensView implements View {
     this.sheet.addEventListener("mousemove", (event) => this.point(event));
     this.box.addEventListener("mouseleave", () => this.tip.hide());
     this.draw(true);
-    // The advantages come with the episode; the text does not wait for them.
+    // Advantages are loaded with the episode. The text does not wait for them.
     ask<EpisodeTree>("episode", { id }).then((episode) => {
       for (const one of episode.calls) if (one.advantage !== undefined) this.advantages.set(one.call, one.advantage);
       this.greatest = Math.max(1e-9, ...[...this.advantages.values()].map(Math.abs));
@@ -119,7 +119,8 @@ export class TokensView implements View {
     }, () => undefined);
   }
 
-  // What the record says of the call as a whole: its place in the tree, its timings, its message, and the episode's rewards.
+  // Shows what is recorded about the call as a whole: its place in the tree, its timings, its message, and the episode's
+  // rewards.
   private describe(episode: EpisodeTree, wanted: number): void {
     const index = episode.calls.findIndex((one) => one.call === wanted);
     if (index < 0) return;
@@ -130,7 +131,7 @@ export class TokensView implements View {
       h("p", { class: "soft" }, describeCall(call), `; from ${seconds(call.started_s)} to ${seconds(call.ended_s)} of the episode`,
         call.advantage === undefined ? "" : `; advantage ${number(call.advantage)}`, call.reward ? `; reward ${number(call.reward)}` : ""),
       rewards(episode),
-      h("details", {}, h("summary", {}, "The message as it was delivered"), message(call.delivered)));
+      h("details", {}, h("summary", {}, "The delivered message"), message(call.delivered)));
   }
 
   private choose(kind: Colouring, button: HTMLElement): void {
@@ -162,13 +163,13 @@ export class TokensView implements View {
       logprob: this.scale.legend.map(({ share, text }) => swatch(mix(share, kLikely, kUnlikely), text)),
       version: sampled ? [swatch(mix(0, [60, 110, 200], [220, 140, 30]), `version ${this.low}`), swatch(mix(1, [60, 110, 200], [220, 140, 30]), `version ${this.high}`)] : [],
       advantage: this.advantages.size && this.greatest <= 1e-9 ? [h("span", {}, "every advantage is 0")] : this.advantages.size ? [swatch("rgba(50,150,80,0.5)", `advantage ${number(this.greatest)}`), swatch("rgba(205,45,45,0.5)", `advantage ${number(-this.greatest)}`)] :
-        [h("span", {}, "the advantages are unknown: the episode is not trained, or they depend on the whole batch")],
+        [h("span", {}, "the advantages are unknown, because the episode is not trained or they depend on the whole batch")],
       source: [swatch(kOwn, "sampled in this call"), ...(this.path.hasEarlier ? [swatch(kEarlier, "sampled in an earlier call")] : [])],
     };
     replace(this.legend, h("span", {}, "no color: prompt"), this.path.hasEarlier ? h("span", { class: "t earlier" }, "dotted: sampled in an earlier call") : null, legends[this.colouring]);
   }
 
-  // Draws the visible lines; `again`: also the lines that are already drawn.
+  // Draws the visible lines. `again` = also redraws lines that are already there.
   private draw(again: boolean): void {
     const first = Math.max(0, Math.floor(this.box.scrollTop / kLine) - kAround);
     const last = Math.min(this.starts.length, Math.ceil((this.box.scrollTop + this.box.clientHeight) / kLine) + kAround);

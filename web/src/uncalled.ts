@@ -21,7 +21,7 @@ export class Uncalled {
   private readonly entry = h("p", {}, h("label", {}, "Admin key, from the file gateway.admin_key_file: ", this.key));
   private readonly said = h("p", { role: "status" });
 
-  // The key field is kept when the list changes, with its value and the focus.
+  // When the list changes, the key field keeps its value and focus.
   update(run: Run): void {
     if (!run.uncalled) {
       if (this.list.isConnected) replace(this.element, this.said);

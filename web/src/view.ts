@@ -1,10 +1,10 @@
 import { Run } from "./api";
 
-// One view of the page. `update` runs at once, and again while the run is live unless `follows` is false.
+// A view of the page. `update` runs immediately and, unless `follows` is false, again while the run is live.
 export interface View {
   readonly title: string;
   readonly follows?: boolean;
-  readonly episodes?: boolean;  // it shows episodes, so nothing for a run without a pool
+  readonly episodes?: boolean;  // true = it shows episodes, so it is empty for a run without a pool
   update(run: Run): Promise<void>;
   close?(): void;
 }

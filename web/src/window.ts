@@ -1,4 +1,4 @@
-// Draws the window, starting at its head: one cell per group, with the state of the group.
+// Draws the window, starting at its head: one cell per group, with the group's state.
 import { hash } from "./address";
 import { Run, WindowGroup, WindowState, ask } from "./api";
 import { Child, h, link, refresh, seconds, swatch, table } from "./dom";
@@ -18,7 +18,7 @@ function legend(cells: Cell[], over: boolean): HTMLElement {
 
 function summary(state: WindowState, cells: Cell[], over: boolean): string {
   const counts = `${state.trained} groups were trained, ${state.dropped} dropped, ${state.failed} failed.`;
-  if (over) return `The run is finished: no batch takes a group anymore. ${counts}`;
+  if (over) return `The run is finished: there will be no more batches. ${counts}`;
   const range = state.window > state.budget ? "any finished group" : `finished groups of the ${state.window}`;
   return `Head: group ${state.head}. A batch may take ${range} from there on. ${slotsUsed(cells)} of ${state.budget} slots are used. ` +
     `Live version: ${state.live_version < 0 ? "none yet" : state.live_version}. So far ${counts}`;
@@ -57,7 +57,7 @@ export class WindowView implements View {
     const open = state.groups.filter((group) => group.state === "open");
     refresh(this.place, h("h2", {}, "The window"), h("p", {}, summary(state, cells, over)),
       cells.length ? h("div", { class: "cells", role: "list", "aria-label": "groups in admission order" }, cells.map(drawn)) :
-        over ? null : h("p", { class: "soft" }, "No group holds a slot: none is admitted yet, or all are trained."),
+        over ? null : h("p", { class: "soft" }, "No group holds a slot: none has been admitted yet, or all are trained."),
       legend(cells, over), openGroups(open, state.median_age_s, over), over ? null : runningEpisodes(open));
   }
 }

@@ -1,4 +1,4 @@
-// The cells of the window and their legend. Pure.
+// Defines the window's cells and their legend. Pure.
 import { WindowGroup, WindowState } from "./api";
 
 export type CellKind = "open" | "straggler" | "finished" | "held" | "trained" | "dropped" | "failed";
@@ -8,7 +8,7 @@ interface KindRow { colour: string; mark: string; meaning: string; afterwards?: 
 // All kinds of cells. The style sheet uses the same colors for class `cell KIND`.
 export const kCellKinds: Record<CellKind, KindRow> = {
   open: { colour: "--open", mark: "", meaning: "open", afterwards: "open when the run ended" },
-  straggler: { colour: "--wait", mark: "", meaning: "straggler: open for twice the median age", afterwards: "open when the run ended" },
+  straggler: { colour: "--wait", mark: "", meaning: "straggler: open for more than twice the median age", afterwards: "open when the run ended" },
   finished: { colour: "--good", mark: "✓", meaning: "finished, waits for a batch", afterwards: "finished, never trained" },
   held: { colour: "--soft", mark: "…", meaning: "trained, holds its slot until its version is live", afterwards: "trained" },
   trained: { colour: "--line", mark: "✓", meaning: "trained before older groups" },
@@ -24,7 +24,7 @@ function kindOf(group: WindowGroup, held: Set<number>, over: boolean): CellKind 
   return group.state in kCellKinds ? group.state as CellKind : "open";
 }
 
-// Returns the cells in order of admission. `over` = the run is finished, so no more groups are batched.
+// Returns the cells in admission order. `over` = the run is finished, so no more groups are batched.
 export function cellsOf(state: WindowState, over: boolean): Cell[] {
   const held = new Set(state.unreleased);
   const shown = new Set(state.groups.map((group) => group.group));
