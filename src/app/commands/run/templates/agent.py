@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The agent that this run trains: asks the model once and prints its answer. Replace it by your own program."""
+"""The agent that this run trains: asks the model once and prints its answer. Replace it with your own program."""
 import json
 import os
 import sys
