@@ -1,11 +1,12 @@
 #!/bin/sh
-# Trains a family: makes its data, trains the warm start, checks that greedy decoding solves the easy tasks, and starts the run.
+# Trains a family: creates its data, trains the warm start, checks that greedy decoding solves the easy tasks, and
+# starts the run.
 #
 #   examples/families/train.sh NAME [KEY=VALUE...]        NAME: vault, ledger, errands, or hunt
 #   INGOT=build/release/ingot                             the binary
-#   EASY=0.9                                              least reward on the easy tasks
+#   EASY=0.9                                              minimum reward on the easy tasks
 #
-# A warm start in runs/NAME-warm is used again if its checkpoint is newer than its data and configuration.
+# An existing warm start in runs/NAME-warm is used if its checkpoint is newer than its data and configuration.
 set -eu
 name=$1
 shift
