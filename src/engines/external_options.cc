@@ -84,10 +84,10 @@ void Bind(base::Schema& schema, ExternalOptions& o) {
   schema.Field("exchange", &o.exchange,
                "folder on this machine through which the server receives weights; a folder in memory is fastest");
   schema.Choice("swap", &o.swap, {"keep", "recompute", "drain", "abort"},
-                "what happens to running requests when whole weights arrive (adapters never affect running requests): "
-                "keep: they keep their KV cache, and later "
-                "tokens count as kv_mixed; recompute: their KV cache is recomputed; drain: they finish first; abort: "
-                "they are aborted and retried");
+                "what happens to running requests when full weights arrive (adapters never affect running "
+                "requests): keep: they keep their KV cache, and later tokens count as kv_mixed; recompute: "
+                "their KV cache is recomputed; drain: they finish first; abort: they are aborted and "
+                "retried");
   schema.Field("salt", &o.salt,
                "keep a separate prefix cache on the server for each version; required with swap: keep");
   schema.Field("seeds", &o.seeds,

@@ -218,10 +218,10 @@ void Bind(base::Schema& schema, OffPolicyMaskOptions& o) {
 void Bind(base::Schema& schema, CustomLossOptions& o) {
   schema.Field(
       "function", &o.function,
-      "FILE.py:NAME or PACKAGE.MODULE:NAME of a loss in Python, which the key `python` runs once at the start to "
-      "trace its torch operations; returns [T], the loss of each token");
+      "loss in Python, as FILE.py:NAME or PACKAGE.MODULE:NAME; the interpreter in `python` runs it once at startup "
+      "to trace its torch operations; it returns [T], the loss of each token");
   schema.Choice("scope", &o.scope, {"call", "batch"},
-                "tokens that the function sees together: those of one call, or of the whole batch");
+                "tokens that the function gets together: one call's, or the whole batch's");
 }
 
 void Bind(base::Schema& schema, TrainerOptions& o) {
@@ -234,9 +234,10 @@ void Bind(base::Schema& schema, TrainerOptions& o) {
 absl::Status TrainerOptions::ValidateCustomLoss() const {
   INGOT_RETURN_IF_ERROR(Require(custom_loss() || custom.function.empty(),
                                 absl::StrCat("custom.function is ", custom.function, ", but objective is ", objective,
-                                             ": set objective custom, or no function")));
-  INGOT_RETURN_IF_ERROR(Require(custom_loss() || custom.scope == "call",
-                                "custom.scope is of objective custom: set objective custom, or no scope"));
+                                             ": set objective to custom, or remove custom.function")));
+  INGOT_RETURN_IF_ERROR(
+      Require(custom_loss() || custom.scope == "call",
+              "custom.scope needs objective custom: set objective to custom, or remove custom.scope"));
   return custom_loss() ? base::CheckPythonName("custom.function", custom.function, "losses.py:my_loss")
                        : absl::OkStatus();
 }

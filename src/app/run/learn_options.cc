@@ -32,22 +32,23 @@ void Bind(base::Schema& schema, LearnOptions& o) {
                "owner-only file with the users who opted in, one per line: NAME KEY; `ingot serve --learn` records and "
                "trains on the calls with these keys; empty: this configuration is not for `ingot serve --learn`");
   schema.Field("round_answers", &o.round_answers,
-               "answers with feedback that a round trains on, a multiple of scheduler.groups_per_step: that many "
-               "optimizer steps each",
+               "number of answers with feedback in a round, which makes one optimizer step per "
+               "scheduler.groups_per_step of them; must be a multiple of it",
                base::Positive());
   schema.Field("round_seconds", &o.round_seconds,
-               "a round also begins this long after the oldest feedback that no round has trained on, with as many "
-               "whole steps as there are answers for; 0: only after round_answers answers",
+               "seconds after the oldest unused feedback at which a round begins with fewer answers, in whole steps; "
+               "0: only with round_answers answers",
                base::NotNegative());
   schema.Field(
       "require", &o.require,
       "conditions on the evaluation of a round's version, as in `ingot eval --require`, all of which must hold "
       "for the version to be deployed; best is the value of the deployed version");
   schema.Field("max_rejected", &o.max_rejected,
-               "rejected rounds in a row after which training stops and the server only serves; 0: no limit",
+               "number of rejected rounds in a row after which training stops and the server only serves; 0: no limit",
                base::NotNegative());
   schema.Field("max_answers", &o.max_answers,
-               "answers that can get feedback; beyond it, the oldest answer without feedback no longer can",
+               "maximum number of answers that can get feedback; beyond it, the oldest ones without feedback no "
+               "longer can",
                base::Positive());
   schema.Section("judge", o.judge);
 }

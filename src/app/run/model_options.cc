@@ -52,15 +52,15 @@ void Bind(base::Schema& schema, ModelOptions& o) {
 
 void BindLora(base::Schema& schema, ModelOptions& o) {
   schema.Field("rank", &o.lora.rank,
-               "rank of the low-rank adapters, which are then all that is trained; 0: train all weights",
+               "rank of the low-rank adapters, which are then the only trained weights; 0: train all weights",
                base::NotNegative());
   schema.Field("alpha", &o.lora.alpha,
                "scale of the adapters' output, which is multiplied by alpha / rank; 0: the value in "
                "trainer.lora.init's folder, otherwise 32",
                base::NotNegative());
   schema.Field("targets", &o.lora.targets,
-               "linear layers that get an adapter, by the last word of their names; experts.WORD for those of routed "
-               "experts; default for model families without these names: all except those of routed experts");
+               "linear layers that get an adapter, by the last word of their names; experts.WORD for routed experts; "
+               "default for model families without these names: all except those of routed experts");
   schema.Field("dropout", &o.lora_dropout,
                "must be 0, because dropout would make the trained policy differ from the sampled one");
   schema.Field("init", &o.lora_init,

@@ -31,10 +31,10 @@ absl::StatusOr<std::string> SupervisedKeyOf(const std::string& path) {
 
 void BindRun(base::Schema& schema, RunConfig& config) {
   schema.Field("run.name", &config.name, "the run's name; its folder is run.root/run.name");
-  schema.Field("run.root", &config.root, "folder that holds the runs");
+  schema.Field("run.root", &config.root, "folder that contains the runs");
   schema.Choice("run.if_exists", &config.if_exists, {"fail", "replace", "resume"},
                 "what to do if the run exists: fail, replace it, or resume it");
-  schema.Field("run.seed", &config.seed, "seed of everything random: weights, task order, sampling, shuffling");
+  schema.Field("run.seed", &config.seed, "seed for everything random: weights, task order, sampling, shuffling");
   schema.Choice("run.log_level", &config.log_level, {"trace", "debug", "info", "warn", "error"},
                 "lowest level in the log file; warnings also go to the terminal");
   schema.Field("python", &config.python,
@@ -147,10 +147,9 @@ absl::Status CheckExternalEngine(const RunConfig& config) {
                    "server its own rollout role");
   }
   if (config.eval.has_tasks() && config.eval.of_earlier_versions() && config.model.lora.rank == 0) {
-    return refused(
-        "eval.at_start or eval.every_versions is set",
-        "an evaluation pins its version, and the server holds the newest whole weights alone; train adapters "
-        "(trainer.lora.rank), or set eval.at_start to false and eval.every_versions to 0");
+    return refused("eval.at_start or eval.every_versions is set",
+                   "an evaluation pins its version, but the server has only the newest full weights; train adapters "
+                   "(trainer.lora.rank), or set eval.at_start to false and eval.every_versions to 0");
   }
   return absl::OkStatus();
 }
@@ -178,7 +177,7 @@ absl::Status CheckRoles(const RunConfig& config) {
   if (config.cluster.datapools > 1 && config.datapool.backend != "postgres") {
     return absl::InvalidArgumentError(absl::StrCat(
         "cluster.datapools is ", config.cluster.datapools, ", and datapool.backend is ", config.datapool.backend,
-        ", which one process holds: set it to postgres, or cluster.datapools to 1"));
+        ", which only one process can open: set it to postgres, or cluster.datapools to 1"));
   }
   INGOT_RETURN_IF_ERROR(base::Annotate(config.scheduler.Validate(), "scheduler"));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.trainer.Validate(), "trainer"));
@@ -188,12 +187,12 @@ absl::Status CheckRoles(const RunConfig& config) {
   INGOT_RETURN_IF_ERROR(CheckAskedModels(config.rewards, config.gateway));
   if (config.cluster.rewards_role && !config.has_reward_stage()) {
     return absl::InvalidArgumentError(
-        "cluster.rewards_role is true, but the reward is only the outcome, which needs no stage: give rewards.terms, "
-        "or set it to false");
+        "cluster.rewards_role is true, but the reward is only the outcome, which needs no reward stage: set "
+        "rewards.terms, or set it to false");
   }
   if (config.trainer.by_terms() && config.rewards.outcome_alone()) {
     return absl::InvalidArgumentError(
-        "trainer.advantage_normalization is terms, but the reward is only the outcome, which has no terms: give "
+        "trainer.advantage_normalization is terms, but the reward is only the outcome, which has no terms: set "
         "rewards.terms, or set it to group or batch");
   }
   if (config.trainer.by_role() && config.agents.branching.width > 0) {
@@ -209,10 +208,11 @@ absl::Status CheckRoles(const RunConfig& config) {
 absl::Status CheckEvaluation(const RunConfig& config) {
   INGOT_RETURN_IF_ERROR(config.eval.Validate());
   if (config.eval.has_tasks() && config.eval.of_earlier_versions() && MaxEvaluations(config) < 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        config.eval.every_versions > 0 ? "eval.every_versions" : "eval.at_start",
-        ": no version can be evaluated, as an engine retains ", "rollout.max_retained_versions (",
-        config.rollout.max_retained_versions, ") besides the newest, and gateway.models pins that many; raise it"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(config.eval.every_versions > 0 ? "eval.every_versions" : "eval.at_start",
+                     ": no version can be evaluated, because an engine retains ", "rollout.max_retained_versions (",
+                     config.rollout.max_retained_versions,
+                     ") in addition to the newest, and gateway.models pins that many; raise it"));
   }
   if (config.goal.of_evaluation() && !config.eval.has_tasks()) {
     return absl::InvalidArgumentError(
@@ -324,8 +324,8 @@ void Bind(base::Schema& schema, RunConfig& config) {
   schema.Section("dpo", config.trainer.dpo);
   schema.Section("draft", config.trainer.draft);
   schema.Section("rollout", config.rollout);
-  schema.Choice("rollout.engine", &config.engine, engines::EngineKindNames(),
-                "who samples: Ingot's own engine, or a server of vLLM or SGLang next to each rollout role");
+  schema.Choice("rollout.engine", &config.engine, {"ingot", "vllm"},
+                "engine that samples: Ingot's own, or a vLLM server next to each rollout role");
   schema.Section("rollout.external", config.external);
   schema.Section("gateway", config.gateway);
   schema.Section("gateway.tls", config.http, http::BindTls);

@@ -23,15 +23,15 @@ void Bind(base::Schema& schema, EngineOptions& o) {
                "maximum number of tokens in one forward pass (decode and prompt chunks)", base::Positive());
   schema.Field(
       "prefill_piece_tokens", &o.prefill_piece_tokens,
-      "maximum number of prompt tokens in a forward pass in which other requests sample, so that long prompts do "
-      "not delay their tokens; 0: no limit but max_batch_tokens",
+      "maximum number of prompt tokens in a forward pass in which other requests sample, so that long prompts do not "
+      "delay their tokens; 0: limited only by max_batch_tokens",
       base::NotNegative());
   schema.Field("context_length", &o.context_length,
                "maximum number of tokens in a request and its answer; 0: the model's context length",
                base::NotNegative());
   schema.Field("prefix_cache", &o.prefix_cache, "reuse the KV cache of equal prefixes");
   schema.Field("max_retained_versions", &o.max_retained_versions,
-               "maximum number of versions held in addition to the newest", base::NotNegative());
+               "maximum number of versions retained in addition to the newest", base::NotNegative());
   schema.Field("max_tokens_per_turn_slice", &o.max_tokens_per_turn_slice,
                "pause a call after this many tokens and continue it on any engine, with the newest version; 0: never",
                base::NotNegative());

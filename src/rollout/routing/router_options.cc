@@ -10,11 +10,11 @@ void Bind(base::Schema& schema, RouterOptions& o) {
                 "queue, its speed, and the prompt that it has in its KV cache; fewest: the fewest calls in flight");
   schema.Field(
       "stay", &o.stay,
-      "with policy cost, an episode's call leaves the episode's last engine only if that engine's cost is more "
-      "than this times the least, plus 5 ms",
+      "with policy cost, a call leaves its episode's last engine only if that engine costs more than this times the "
+      "least cost, plus 5 ms",
       base::InRange(1, 100));
   schema.Field("load_weight", &o.load_weight,
-               "with policy cost, prompt tokens that one more call in flight on an engine counts as",
+               "with policy cost, the cost of one more call in flight on an engine, in prompt tokens",
                base::InRange(0, 1000000));
   schema.Field(
       "prefill_engines", &o.prefill_engines,

@@ -6,17 +6,17 @@ namespace ingot::trainer {
 
 void Bind(base::Schema& schema, DraftOptions& o) {
   schema.Field("enabled", &o.enabled,
-               "train a draft head along with the policy, which engines use to guess tokens "
-               "(rollout.speculation.drafters: mtp); the policy's weights and its tokens stay the same");
+               "train a draft head with the policy, for engines to guess tokens with (rollout.speculation.drafters: "
+               "mtp); the policy's weights and its tokens stay the same");
   schema.Field("vocabulary", &o.vocabulary,
                "number of token ids that the head predicts, the smallest ones and those that end a turn; 0: all",
                base::NotNegative());
   schema.Choice("loss", &o.loss, {"topk_kl", "topk_tv", "kl"},
                 "distance to the policy's distribution: topk_kl: KL over draft.top_k tokens and the sum of the others; "
                 "topk_tv: total variation over the same; kl: KL over all tokens, on fewer rows");
-  schema.Field("top_k", &o.top_k, "number of the policy's most likely tokens that the loss compares one by one",
+  schema.Field("top_k", &o.top_k, "number of the policy's most likely tokens that the loss compares individually",
                base::InRange(1, 4096));
-  schema.Field("depths", &o.depths, "number of consecutive guesses that are trained", base::InRange(1, 8));
+  schema.Field("depths", &o.depths, "number of consecutive guesses to train", base::InRange(1, 8));
   schema.Field("learning_rate", &o.learning_rate, "the head's AdamW step size", base::Positive());
   schema.Field("grad_clip_norm", &o.grad_clip_norm, "the head's gradient is scaled down to this norm",
                base::Positive());

@@ -131,8 +131,8 @@ def case_custom_loss(ingot):
     for settings, words in (
             (custom(python, "losses.py"), "custom.function is 'losses.py': write FILE.py:NAME"),
             ({"trainer.objective": "custom"}, "custom.function is ''"),
-            ({"trainer.custom.function": loss}, "set objective custom, or no function"),
-            ({"trainer.custom.scope": "batch"}, "custom.scope is of objective custom")):
+            ({"trainer.custom.function": loss}, "set objective to custom, or remove custom.function"),
+            ({"trainer.custom.scope": "batch"}, "custom.scope needs objective custom")):
         checked = ingot.ask(["config", "check"], settings, timeout=200)
         check(checked.returncode == 2 and words in checked.stderr, f"'{words}' is missing in: {checked}")
 

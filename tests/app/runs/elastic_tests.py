@@ -176,7 +176,7 @@ def case_pools(ingot):
         own = {**SHORT, "run.name": "pools", "scheduler.total_steps": 30, "cluster.datapools": 2, "cluster.registry.ttl_s": 2,
                "cluster.token_file": write_secret(ingot, "token"), "numerics": "exact"}
         code, output = ingot.run("launch", own, timeout=60)
-        check(code != 0 and "datapool.backend is rocksdb, which one process holds" in output, f"two over RocksDB: {output}")
+        check(code != 0 and "datapool.backend is rocksdb, which only one process can open" in output, f"two over RocksDB: {output}")
         check_pools(ingot, {**own, **server.settings()})
     finally:
         server.close()

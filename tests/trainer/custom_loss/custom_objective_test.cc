@@ -283,7 +283,8 @@ TEST(CustomLoss, ValidateNamesContradictions) {
   EXPECT_THAT(std::string(options.Validate().message()),
               HasSubstr("custom.function is 'losses.py': write FILE.py:NAME"));
   options.objective = "cispo";
-  EXPECT_THAT(std::string(options.Validate().message()), HasSubstr("set objective custom, or no function"));
+  EXPECT_THAT(std::string(options.Validate().message()),
+              HasSubstr("set objective to custom, or remove custom.function"));
   options.custom = {"", "batch", ""};
   EXPECT_THAT(std::string(options.Validate().message()), HasSubstr("custom.scope"));
 }
