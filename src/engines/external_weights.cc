@@ -84,7 +84,7 @@ absl::StatusOr<v1::UpdateWeightsResponse> ExternalEngine::TakeUpdate(const Wante
   if (wanted.place == weights::Place::kBeside) {
     return absl::ResourceExhaustedError(
         absl::StrCat("cannot retain version ", target.version(), ": ", api_->name(),
-                     " holds one version of whole weights; train adapters (trainer.lora), or use rollout.engine: "
+                     " holds one version of full weights; train adapters (trainer.lora), or use rollout.engine: "
                      "ingot"));
   }
   INGOT_RETURN_IF_ERROR(AwaitReady(wanted.cancelled));

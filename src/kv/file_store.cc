@@ -67,7 +67,7 @@ absl::StatusOr<base::Fd> OpenChunk(const std::string& path, int64_t bytes) {
   struct stat info{};
   if (fstat(fd.get(), &info) != 0) return Failed("stat", path);
   if (!S_ISREG(info.st_mode)) return Wrong(path, "it is not a file");
-  if (info.st_size != bytes) return Wrong(path, "the file has another size than its chunk");
+  if (info.st_size != bytes) return Wrong(path, "the file's size differs from its chunk's");
   return fd;
 }
 
@@ -133,7 +133,10 @@ absl::Status FileStore::Read(const Root& root, const Chunk& chunk, const PlanesT
   std::string header(static_cast<size_t>(layout.header_bytes), '\0');
   INGOT_RETURN_IF_ERROR(ReadAt(fd.get(), std::as_writable_bytes(std::span(header)), 0, path));
   std::vector<uint64_t> checksums;
-  if (!ReadHeader(header, chunk, root.plane_bytes, checksums)) return Wrong(path, "the header is of another chunk");
+  if (!ReadHeader(header, chunk, root.plane_bytes, checksums))
+    return Wrong(path,
+                 "the header belongs to another "
+                 "chunk");
   for (size_t i = 0; i < planes.size(); ++i) {
     base::StreamingChecksum checksum;
     int64_t at = layout.offsets[i];

@@ -39,9 +39,9 @@ std::string TextIn(const base::json::value& object, const char* name) {
 // Returns why the trainer would leave this call out or reject it; empty = it can be trained on.
 std::string WhyUntrainable(const v1::Call& call) {
   const v1::SamplingParams& sampling = call.sampling();
-  if (call.weights() != v1::WEIGHTS_FOLLOW || call.encoded()) return "another model than the trained one gave it";
+  if (call.weights() != v1::WEIGHTS_FOLLOW || call.encoded()) return "it is from a model that is not trained";
   if (call.sampled_keys().empty()) return "it is empty";
-  if (!(sampling.temperature() > 0)) return "it was sampled at temperature 0, so its log-probs say nothing";
+  if (!(sampling.temperature() > 0)) return "it was sampled at temperature 0, so its log-probs carry no information";
   if (sampling.penalty_acted() || sampling.bias_acted() || sampling.grammar_acted()) {
     return "a penalty, a bias, or a grammar changed its sampling";
   }

@@ -85,7 +85,7 @@ int Fail(const absl::Status& status) {
 }
 
 std::string DescribeEntrance(const std::string& gateway_url) {
-  return absl::StrCat("agents.recipes is empty: this run starts no agents; outside agents open their episodes at ",
+  return absl::StrCat("agents.recipes is empty: this run starts no agents; external agents open their episodes at ",
                       gateway_url, "/ingot/v1/episodes");
 }
 

@@ -42,15 +42,15 @@ absl::Status CheckResumable(const LoadedConfig& loaded, const RunDir& dir) {
   const std::string path = dir.path() + "/config.yaml";
   if (std::error_code error; !std::filesystem::exists(path, error)) {
     INGOT_LOG(warn,
-              "{} is gone: the run resumes with the given configuration, and the changes since it was left are "
-              "not known",
+              "{} is gone: the run resumes with the given configuration, and changes since it stopped are "
+              "unknown",
               path);
     return absl::OkStatus();
   }
   RunConfig before;
   base::Schema schema = BindSchema(before);
   if (const absl::Status read = schema.LoadFile(path); !read.ok()) {  // written by an older version
-    INGOT_LOG(warn, "the changes since the run was left are unknown: {}", read.ToString());
+    INGOT_LOG(warn, "changes since the run stopped are unknown: {}", read.ToString());
     return absl::OkStatus();
   }
   std::vector<std::string> changed;
@@ -69,7 +69,7 @@ absl::Status CheckResumable(const LoadedConfig& loaded, const RunDir& dir) {
     changed.push_back(
         absl::StrCat("the loss of trainer.custom.function (", loaded.config->trainer.custom.function, ")"));
   }
-  if (!changed.empty()) INGOT_LOG(warn, "changed since the run was left: {}", absl::StrJoin(changed, ", "));
+  if (!changed.empty()) INGOT_LOG(warn, "changed since the run stopped: {}", absl::StrJoin(changed, ", "));
   return absl::OkStatus();
 }
 

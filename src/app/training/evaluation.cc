@@ -181,7 +181,7 @@ std::string DescribeEvaluation(int64_t version, double seconds, const v1::EvalSt
                                  version, seconds, so_far.finished() + so_far.failed(), so_far.total());
   if (so_far.failed() > 0) text += fmt::format(", {} of them failed", so_far.failed());
   if (so_far.finished() + so_far.failed() == 0) {
-    text += "; outside agents get them when they open episodes without a group";
+    text += "; external agents get them when they open episodes without a group";
   }
   return text;
 }

@@ -34,8 +34,8 @@ void ReportConcessions(const std::string& path, const text::ConcessionCounts& co
     if (record.metrics == nullptr) continue;
     record.metrics
         ->GetGauge("ingot_supervised_concessions",
-                   "Turns of supervised data whose conversation the chat template rejected unchanged, by "
-                   "the change with which they are rendered.",
+                   "Supervised turns whose conversation the chat template rejected, by the change that was made to "
+                   "render them.",
                    {{"file", path}, {"kind", kind}})
         .Set(static_cast<double>(counts[i]));
   }
@@ -47,7 +47,7 @@ void ReportExamples(const SupervisedExamples& examples, const RunConfig& config,
   ReportConcessions(config.sft_data, examples.sft.concessions, record);
   ReportConcessions(config.dpo_data, examples.dpo.concessions, record);
   if (const int64_t alike = dataset::CountAlike(examples.dpo.calls); alike > 0) {
-    INGOT_LOG(warn, "{}: both sides of {} of {} pairs are the same tokens, so they teach nothing", config.dpo_data,
+    INGOT_LOG(warn, "{}: both sides of {} of {} pairs have the same tokens, so they teach nothing", config.dpo_data,
               alike, examples.dpo.count);
   }
 }

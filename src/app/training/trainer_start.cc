@@ -49,7 +49,7 @@ absl::Status CheckSameModel(const model::ModelConfig& configured, const trainer:
   if (same.ok()) return same;
   return absl::FailedPreconditionError(
       absl::StrCat("the checkpoint in ", dir.checkpoints(),
-                   " has another model than the configuration: ", std::string(same.message()),
+                   " has a different model than the configuration: ", std::string(same.message()),
                    "; restore model as it was when the run started, or start a new run with another run.name"));
 }
 

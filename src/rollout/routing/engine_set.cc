@@ -393,9 +393,9 @@ absl::StatusOr<v1::EngineStatusResponse> EngineSet::Status() {
 std::string EngineSet::MetricsText() const {
   const RouterStats stats = state_->stats();
   return absl::StrCat(
-      "# HELP ingot_router_stayed_total Calls sent to the last engine of their episode.\n",
+      "# HELP ingot_router_stayed_total Calls sent to their episode's last engine.\n",
       "# TYPE ingot_router_stayed_total counter\ningot_router_stayed_total ", stats.stayed, "\n",
-      "# HELP ingot_router_moved_total Calls sent to another engine than the last one of their episode.\n",
+      "# HELP ingot_router_moved_total Calls sent to a different engine than their episode's last one.\n",
       "# TYPE ingot_router_moved_total counter\ningot_router_moved_total ", stats.moved, "\n",
       "# HELP ingot_router_prefills_total Prompts that an engine was asked to compute for another one.\n",
       "# TYPE ingot_router_prefills_total counter\ningot_router_prefills_total ", stats.prefills, "\n",

@@ -91,7 +91,7 @@ bool MtpDrafter::DrawDepth(const WeightVersion& version, std::span<const Ask> as
   rows_ = std::move(longer);
   if (fault.ok()) return true;
   failed_salt_ = version.salt;
-  INGOT_LOG(warn, "rollout: the draft head of version {} guesses nothing, and is not used: {}", version.version,
+  INGOT_LOG(warn, "rollout: the draft head of version {} failed and is not used again: {}", version.version,
             std::string(fault.message()));
   return false;
 }

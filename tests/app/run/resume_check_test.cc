@@ -62,7 +62,7 @@ TEST_F(ResumeCheck, TheLogNamesChangedKeys) {
   ::testing::internal::CaptureStdout();
   Check({"scheduler.total_steps=77", "run.log_level=debug"});
   const std::string said = ::testing::internal::GetCapturedStdout();
-  EXPECT_THAT(said, HasSubstr("changed since the run was left: scheduler.total_steps (100 -> 77)"));
+  EXPECT_THAT(said, HasSubstr("changed since the run stopped: scheduler.total_steps (100 -> 77)"));
 }
 
 TEST_F(ResumeCheck, TheLogNamesAChangedChatTemplate) {
@@ -77,7 +77,7 @@ TEST_F(ResumeCheck, TheLogNamesAChangedChatTemplate) {
   ::testing::internal::CaptureStdout();
   Check(keys);
   const std::string said = ::testing::internal::GetCapturedStdout();
-  EXPECT_THAT(said, HasSubstr("changed since the run was left: the text of model.chat_template (" + file + ")"));
+  EXPECT_THAT(said, HasSubstr("changed since the run stopped: the text of model.chat_template (" + file + ")"));
   // Roles that start later, and commands that read the run, take the copy.
   ModelOptions model = loaded.config->model;
   UseKeptTemplate(Dir().path(), model);
@@ -105,7 +105,7 @@ TEST_F(ResumeCheck, TheLogNamesAChangedLoss) {
   options.custom.graph = R"({"nodes":[{"op":"a","line":"l.py:2"}],"loss":6})";
   EXPECT_EQ(resumed(), "") << "only a line moved";
   options.custom.graph = R"({"nodes":[{"op":"b","line":"l.py:1"}],"loss":6})";
-  EXPECT_THAT(resumed(), HasSubstr("changed since the run was left: the loss of trainer.custom.function (l.py:f)"));
+  EXPECT_THAT(resumed(), HasSubstr("changed since the run stopped: the loss of trainer.custom.function (l.py:f)"));
   // The ranks of the trainer take the run's graph.
   ASSERT_TRUE(UseKeptLoss(Dir().path(), options).ok());
   EXPECT_THAT(options.custom.graph, HasSubstr("\"a\""));

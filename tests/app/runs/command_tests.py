@@ -270,7 +270,7 @@ def case_progress(binary, _, folder):
         "simulate: windowed": argv, "report reading the run": [binary, "report", "run"], "view: reading run": [binary, "view", "run"],
         "compare ╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌ 0/2 reading run": [binary, "compare", "run", "other"],
         "import ╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌ 0/1 silent.jsonl": [binary, "import", "trial/run.yaml", "silent.jsonl"],
-        "doctor: looking at this machine": [binary, "doctor", "run/config.yaml"], "status: asking the roles": [binary, "status", "run/config.yaml"],
+        "doctor: checking this machine": [binary, "doctor", "run/config.yaml"], "status: asking the roles": [binary, "status", "run/config.yaml"],
         "export reading the run": [binary, "export", "run", "out"], "regrade reading the run": [binary, "regrade", "run"],
         "tasks reading the run": [binary, "tasks", "rate", "run", "out"]}
     started = {line: start_on_a_terminal(command, folder) for line, command in waiting.items()}

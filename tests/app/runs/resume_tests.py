@@ -110,7 +110,7 @@ def case_stop(ingot):
     check(code == -signal.SIGKILL, f"exit code {code}: {output}")
     code, output = ingot.run("train", {**settings, "trainer.learning_rate": 1e-3}, ["--resume"])
     check(code == 0 and f"resuming from {folder}/s/checkpoints/{latest}" in output, f"exit code {code}: {output}")
-    check("changed since the run was left: trainer.learning_rate (0.003 -> 0.001)" in output, output)
+    check("changed since the run stopped: trainer.learning_rate (0.003 -> 0.001)" in output, output)
     rows = ingot.metrics("s")
     steps = [row["step"] for row in rows if "reward/mean" in row]
     check(steps == list(range(12)), f"steps in the record: {steps}")

@@ -345,7 +345,7 @@ TEST_F(EvaluationsTest, FinishDescribesItsWait) {
 
   v1::EvalStatusResponse so_far;
   so_far.set_total(64);
-  EXPECT_THAT(DescribeEvaluation(7, 20, so_far), HasSubstr("0 of 64 episodes are done; outside agents"));
+  EXPECT_THAT(DescribeEvaluation(7, 20, so_far), HasSubstr("0 of 64 episodes are done; external agents"));
   so_far.set_finished(10);
   so_far.set_failed(2);
   EXPECT_EQ(DescribeEvaluation(7, 20, so_far),

@@ -63,7 +63,7 @@ Command::Run DeclareSimulateRouter(CLI::App& parser) {
                     "groups of 8 episodes with about 11 turns");
   parser.add_option("--write-trace", args->write_trace, "write the default trace to this file, and simulate nothing");
   parser.add_option("--engines", options.engines, "number of engines")->capture_default_str();
-  parser.add_option("--slow", options.last_engine_speed, "speed of the last engine, compared with the others")
+  parser.add_option("--slow", options.last_engine_speed, "speed of the last engine relative to the others")
       ->capture_default_str();
   parser.add_option("--prefill-rate", options.prefill_rate, "prompt tokens per second and engine")
       ->capture_default_str();
@@ -73,7 +73,7 @@ Command::Run DeclareSimulateRouter(CLI::App& parser) {
   parser.add_option("--version-s", options.version_seconds, "seconds between two weight updates; 0: none")
       ->capture_default_str();
   parser.add_option("--episodes", options.episodes, "number of concurrent episodes")->capture_default_str();
-  parser.add_option("--warmup-s", options.warmup_seconds, "leave out the calls of the first seconds")
+  parser.add_option("--warmup-s", options.warmup_seconds, "exclude calls from this many seconds at the start")
       ->capture_default_str();
   parser.add_option("--stay", options.router.stay, "rollout.router.stay")->capture_default_str();
   parser.add_option("--load-weight", options.router.load_weight, "rollout.router.load_weight")->capture_default_str();
@@ -112,11 +112,13 @@ Command::Run DeclareBenchRollout(CLI::App& parser) {
 Command::Run DeclareBenchSpeculation(CLI::App& parser) {
   const auto args = std::make_shared<SpeculationBenchArgs>();
   parser.add_option("--model", args->dir, "model folder or checkpoint; default: random weights of 32.0M parameters");
-  parser.add_option("--batches", args->batches, "requests at once: 1,8,64")->delimiter(',')->capture_default_str();
+  parser.add_option("--batches", args->batches, "numbers of concurrent requests, such as 1,8,64")
+      ->delimiter(',')
+      ->capture_default_str();
   parser.add_option("--prompt-tokens", args->prompt_tokens, "prompt length")->capture_default_str();
   parser.add_option("--new-tokens", args->new_tokens, "tokens that each request samples")->capture_default_str();
   parser.add_option("--turns", args->turns, "pairs of rounds per figure")->capture_default_str();
-  parser.add_option("--alike-temperature", args->alike_temperature, "temperature of text that repeats")
+  parser.add_option("--alike-temperature", args->alike_temperature, "temperature for repetitive text")
       ->capture_default_str();
   AddThreads(parser, args->threads, "compute threads; 0: all cores");
   return [args] { return BenchSpeculation(*args, std::cout, std::cerr); };

@@ -54,7 +54,9 @@ Command::Run DeclareTasksImport(CLI::App& parser) {
       ->type_name("FIELD[=COLUMN]")
       ->allow_extra_args(false);
   parser
-      .add_option("--extract", args->extract, "replace a field by the text that the pattern matches in it (repeatable)")
+      .add_option("--extract", args->extract,
+                  "replace a field with the text in it that the pattern matches "
+                  "(repeatable)")
       ->type_name("FIELD=PATTERN")
       ->allow_extra_args(false);
   parser.add_option("--id", args->id, "column with the task ids; default: task_id, or the row number");
@@ -81,16 +83,19 @@ Command::Run DeclareTasksGenerate(CLI::App& parser) {
   parser.add_option("--documents", args->documents, "chunks to show for each hop")
       ->check(AtLeastOne())
       ->capture_default_str();
-  parser.add_option("--distractors", args->distractors, "similar chunks to sort for each task; 0: none")
+  parser
+      .add_option("--distractors", args->distractors,
+                  "similar chunks that the model classifies for each task; 0: "
+                  "none")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   parser.add_option("--document-characters", args->document_characters, "characters of a chunk to show")
       ->check(AtLeastOne())
       ->capture_default_str();
-  parser.add_option("--concurrency", args->concurrency, "tasks to make at the same time")
+  parser.add_option("--concurrency", args->concurrency, "number of tasks to create in parallel")
       ->check(AtLeastOne())
       ->capture_default_str();
-  parser.add_option("--tries", args->tries, "tries of each request")->check(AtLeastOne())->capture_default_str();
+  parser.add_option("--tries", args->tries, "attempts per request")->check(AtLeastOne())->capture_default_str();
   parser.add_option("--timeout", args->timeout_s, "timeout for each request, in seconds")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
@@ -201,7 +206,7 @@ std::vector<Command> DataCommands() {
          DeclareTasksCheck},
         {"import", "create tasks from a CSV, JSON, or Parquet file, or from a Hugging Face data set",
          DeclareTasksImport},
-        {"generate", "make search tasks about a corpus with a model, and keep those whose quotes and answers hold",
+        {"generate", "create search tasks about a corpus with a model, and keep those with correct quotes and answers",
          DeclareTasksGenerate},
         {"rate", "write a run's tasks with their measured pass rates", DeclareTasksRate},
         {"filter", "drop tasks that are trivial, impossible, or easy to guess", DeclareTasksFilter},

@@ -32,7 +32,7 @@ Command::Run DeclareText(CLI::App& parser) {
     } else if (option == "special") {
       parser.add_flag("--special", args->special, "add the special tokens that the tokenizer puts around text");
     } else if (option == "skip-special") {
-      parser.add_flag("--skip-special", args->skip_special, "leave special tokens out");
+      parser.add_flag("--skip-special", args->skip_special, "omit special tokens");
     } else if (option == "like-transformers") {
       parser.add_flag("--like-transformers", args->like_transformers,
                       "prepare messages like newer versions of transformers, without null fields");
@@ -211,24 +211,20 @@ Command::Run DeclareEngineCheck(CLI::App& parser) {
   const auto args = std::make_shared<EngineCheckArgs>();
   parser.add_option("url", args->url, "URL of the server, such as http://127.0.0.1:8000")->required();
   parser.add_option("--model", args->model_dir, "the model folder that the server runs")->required();
-  parser.add_option("--engine", args->engine, "the server's kind")
-      ->check(CLI::IsMember({"vllm", "sglang"}))
-      ->capture_default_str();
-  parser.add_option(
-      "--write", args->write_dir,
-      "folder that the server can open, to also check loads; the server has its weights again afterwards");
+  parser.add_option("--write", args->write_dir,
+                    "folder that the server can open, to also check loading; its weights are restored at the end");
   parser
       .add_option(
           "--exchange", args->exchange,
           "rollout.external.exchange of the runs on this machine; a server that one of them uses is not checked")
       ->capture_default_str();
   parser.add_option("--api-key-file", args->api_key_file, "file with the server's key");
-  parser.add_option("--context-length", args->context_length, "tokens of prompt and answer; 0: the model's")
+  parser.add_option("--context-length", args->context_length, "context length in tokens; 0: the model's")
       ->check(CLI::Range(0, 1 << 30));
-  parser.add_option("--timeout", args->timeout_s, "seconds for one request")
+  parser.add_option("--timeout", args->timeout_s, "timeout for one request, in seconds")
       ->check(AtLeastOne())
       ->capture_default_str();
-  parser.add_flag("--may-crash", args->may_crash, "also send requests that have made servers end");
+  parser.add_flag("--may-crash", args->may_crash, "also send requests that have crashed servers");
   parser.add_flag("--json", args->json, "print JSON");
   AddThreads(parser, args->threads, "compute threads; 0: all cores");
   return [args] { return CheckEngineCommand(*args, std::cout, std::cerr); };
@@ -236,7 +232,7 @@ Command::Run DeclareEngineCheck(CLI::App& parser) {
 
 std::vector<Command> EngineGroup() {
   return {{.name = "check",
-           .summary = "measure whether a vLLM or SGLang server can sample for a run",
+           .summary = "check whether a vLLM server can sample for a run",
            .declare = DeclareEngineCheck,
            .computes = true,
            .holds_keys = true}};

@@ -270,8 +270,8 @@ void ReportLimits(const RetrainArgs& args, const Inputs& inputs, int64_t stored,
   if (end < wanted) INGOT_LOG(warn, "scheduler.total_steps ends the training after {} of {} stored steps", end, stored);
   if (RewardsText(inputs.config().rewards) != RewardsText(inputs.run.config().rewards)) {
     INGOT_LOG(warn,
-              "warning: the section rewards differs from {} but has no effect: retraining uses the rewards that "
-              "are stored",
+              "warning: the section rewards differs from {} but has no effect: retraining uses the stored "
+              "rewards",
               args.run_dir);
   }
 }

@@ -16,7 +16,7 @@ struct TasksGenerateArgs {
   int64_t hops = 2;                    // maximum length of a chain
   int64_t min_hops = 1;                // shorter chains are dropped
   int64_t documents = 4;               // chunks shown to the model for each hop
-  int64_t distractors = 8;             // similar chunks shown when checking the answer; 0 = none
+  int64_t distractors = 8;             // similar chunks that the model classifies; 0 = none
   int64_t document_characters = 4000;  // characters of a chunk that the model sees
   int64_t concurrency = 4;
   int64_t tries = 6;       // attempts per request
@@ -24,7 +24,7 @@ struct TasksGenerateArgs {
   double temperature = 0.7;
   int64_t seed = 1;
   std::string domain;  // domain of all tasks; empty = none
-  bool schema = true;  // requests answers that follow a JSON schema
+  bool schema = true;  // sends a JSON schema for the answers
   std::string python;  // empty = reward::UserPython
 };
 

@@ -122,7 +122,7 @@ absl::Status CheckConfig(const RunArgs& args) {
 
 // Without a file, the overrides apply to the defaults.
 absl::StatusOr<std::vector<Finding>> ExamineFor(const RunArgs& args) {
-  const Underway examining("doctor: looking at this machine");
+  const Underway examining("doctor: checking this machine");
   if (!args.config.empty()) {
     INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
     return Examine(*loaded.config);
