@@ -19,7 +19,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr int kAnswers = 8, kAnswerIds = 32;
-constexpr int kMovingIds = 200;  // of the answer that crosses an update
+constexpr int kMovingIds = 200;  // tokens in the answer that crosses an update
 constexpr milliseconds kBeforeUpdate{300};
 constexpr char kSalt[] = "ingot-check";
 
@@ -71,7 +71,7 @@ class EngineCheck {
     return parts_.control.Answer(request, Context(*kind_), parts_.timeout);
   }
 
-  // Returns Ingot's log-probs of ids [begin, end) of an answer.
+  // Returns Ingot's log-probs for ids [begin, end) of an answer.
   absl::StatusOr<std::vector<float>> Own(const std::shared_ptr<const weights::Snapshot>& snapshot,
                                          const v1::GenerateRequest& asked, const AnswerEvent& answer) {
     std::vector<int32_t> ids(asked.prompt_ids().begin(), asked.prompt_ids().end());
@@ -271,7 +271,7 @@ class EngineCheck {
                         new_mean, mode == SwapMode::kKeep ? " (their KV cache is mixed)" : ""));
   }
 
-  // vLLM 0.32 on a CPU ends when a seeded prompt is computed in pieces.
+  // vLLM 0.32 on a CPU crashes when a seeded prompt is computed in pieces.
   void AskLongSeeded() {
     constexpr char kQuestion[] = "a long prompt with a seed";
     GenerateContext context = Context(*kind_);

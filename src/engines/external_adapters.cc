@@ -1,4 +1,4 @@
-// Implements versions of ExternalEngine that are adapters of one base model.
+// Implements ExternalEngine's versions that are adapters of one base model.
 #include <utility>
 
 #include "base/log.h"
@@ -12,7 +12,7 @@ using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 using std::chrono::seconds;
 
-constexpr int kAdapterTries = 2;  // per attempt at a version
+constexpr int kAdapterTries = 2;  // maximum number of attempts to load a version
 
 }  // namespace
 
@@ -140,7 +140,7 @@ absl::Status ExternalEngine::LoadAdapter(const Written& version) {
   return absl::OkStatus();
 }
 
-// Finds factors that the server does not load. In the first versions, B is nearly zero, and nothing shows this.
+// Finds factors that the server does not load. In the first versions, B is nearly zero, so they would go unnoticed.
 absl::Status ExternalEngine::TryAdapter(const Written& version) {
   if (!verifier_.has_value() || !external_.trial_load || workers_.single().tried) return absl::OkStatus();
   const milliseconds timeout = seconds(external_.load_s);
@@ -173,7 +173,7 @@ void ExternalEngine::RestoreAdapters() {
     const base::Wait wait(absl::StrCat(control_.name(), ": its adapters are being reloaded"));
     Written version = adapter.version;
     const int64_t number = version.snapshot->version();
-    const absl::StatusOr<std::string> dir = exchange_->Write(version.snapshot);  // unless it is still there
+    const absl::StatusOr<std::string> dir = exchange_->Write(version.snapshot);  // unless the server still has it
     if (dir.ok()) version.dir = *dir;
     const absl::Status restored = dir.ok() ? InstallAdapter(version) : dir.status();
     if (!restored.ok()) {

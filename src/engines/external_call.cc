@@ -11,7 +11,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-constexpr size_t kMostBody = 16 << 20;  // of a response that is not a stream
+constexpr size_t kMostBody = 16 << 20;  // maximum size of a response that is not a stream
 
 }  // namespace
 
@@ -185,12 +185,12 @@ absl::Status ExternalCall::EndOf(const absl::StatusOr<http::Answer>& answer) {
 }
 
 void ExternalCall::Deliver(absl::StatusOr<v1::GenerateChunk> chunk, bool last) {
-  // After Fail has returned, nothing of the answer is delivered.
+  // After Fail has returned, no part of the answer is delivered.
   if (const absl::Status why = failed(); !why.ok()) {
     chunk = why;
     last = true;
   }
-  if (!chunk.ok()) chunk = base::WithoutKey(chunk.status(), key_);  // the server's words may repeat it
+  if (!chunk.ok()) chunk = base::WithoutKey(chunk.status(), key_);  // the server's message may repeat it
   if (last) {
     done_ = true;
     engine_.on_end(*this, reader_.saw_foreign_label());

@@ -13,7 +13,8 @@ namespace {
 using std::chrono::nanoseconds;
 using std::chrono::seconds;
 
-constexpr int kFailedStarts = 5;  // in a row, until the engine gives up
+constexpr int kMissedChecks = 3;  // consecutive failed checks, until the server counts as gone
+constexpr int kFailedStarts = 5;  // consecutive failed starts, until the engine gives up
 
 }  // namespace
 
@@ -112,8 +113,18 @@ void ExternalEngine::AwaitServer(Worker& worker) {
     process_->Stop();
     return;
   }
-  const absl::StatusOr<LogprobKind> kind = CheckStart(worker);
-  if (!kind.ok()) return OnBadStart(worker, kind.status());
+  absl::StatusOr<LogprobKind> kind;
+  {
+    base::MutexLock update_lock(update_mu_);  // the check resumes the server, which must not happen during a load
+    kind = control_.CheckStart(model_, seconds(external_.start_s));
+  }
+  if (!kind.ok()) {
+    const bool final = absl::IsFailedPrecondition(kind.status()) || absl::IsInvalidArgument(kind.status());
+    if (final) return SetFault(kind.status());
+    INGOT_LOG(warn, "rollout: {}", std::string(kind.status().message()));
+    if (StartTimePassed()) SetFault(kind.status());
+    return;
+  }
   if (adapters_only_) {
     const absl::Status labeled = control_.Call(api_->SetLabel(base_label_), seconds(external_.load_s)).status();
     if (!labeled.ok()) {
@@ -178,16 +189,16 @@ void ExternalEngine::WatchServer(Worker& worker) {
   Restore();
 }
 
-// A server that someone else updated or restarted has other weights than its requests assume.
-void ExternalEngine::CheckLabel(Worker& worker) {
+// If someone else updated or restarted a server, its weights are not those that its requests assume.
+void ExternalEngine::CheckLabel() {
   std::string expected;
   {
     base::MutexLock lock(mu_);
     if (!live_.has_value()) return;
     expected = adapters_only_ ? base_label_ : live_->label;
   }
-  const absl::StatusOr<std::string> label = worker.control.Label();
-  if (!label.ok()) return;  // the next check of its health decides
+  const absl::StatusOr<std::string> label = control_.Label();
+  if (!label.ok()) return;  // the next health check decides
   bool suspect = false;
   {
     base::MutexLock lock(mu_);
@@ -221,7 +232,7 @@ void ExternalEngine::Restore() {
   const base::Wait wait(absl::StrCat(workers_.name(), ": its weights are being reloaded"));
   const int64_t number = accepted_.snapshot->version();
   Written version = accepted_;
-  const absl::StatusOr<std::string> dir = exchange_->Write(version.snapshot);  // unless it is still there
+  const absl::StatusOr<std::string> dir = exchange_->Write(version.snapshot);  // unless the server still has it
   if (dir.ok()) version.dir = *dir;
   v1::SwapTimes times;
   times.set_version(number);
@@ -238,7 +249,7 @@ void ExternalEngine::SetFault(const absl::Status& why) {
   INGOT_LOG(error, "rollout: {}", std::string(why.message()));
   {
     base::MutexLock lock(mu_);
-    fault_ = absl::FailedPreconditionError(why.message());  // final, so nobody retries
+    fault_ = absl::FailedPreconditionError(why.message());  // final, so it is not retried
     sending_ = false;
     changed_.SignalAll();
   }

@@ -1,4 +1,4 @@
-// Implements ExternalEngine's changes of weights.
+// Implements ExternalEngine's weight changes.
 #include <algorithm>
 #include <utility>
 
@@ -12,9 +12,9 @@ using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 using std::chrono::seconds;
 
-constexpr int kLoadTries = 3;    // per attempt at a version
-constexpr int kRefusals = 2;     // of these, loads after which the log-probs may differ
-constexpr int kFailedLoads = 3;  // attempts at a version, until the engine gives up
+constexpr int kLoadTries = 3;    // maximum number of attempts to load a version
+constexpr int kRefusals = 2;     // attempts after which the log-probs may differ
+constexpr int kFailedLoads = 3;  // attempts at a version until the engine gives up
 constexpr milliseconds kReadyPoll{100};
 constexpr milliseconds kLongestDrain = std::chrono::hours(24);
 
@@ -134,7 +134,7 @@ absl::Status ExternalEngine::Install(const Written& version, const std::function
   const nanoseconds start = clock_.Now();
   INGOT_RETURN_IF_ERROR(PauseServer(cancelled));
   const nanoseconds paused = clock_.Now();
-  // From here on, the server may have part of other weights, so it is resumed only with all of them.
+  // From here on, the server may have part of the new weights, so it is resumed only once it has all of them.
   absl::Status loaded = TryLoading(version);
   if (absl::IsFailedPrecondition(loaded)) SetFault(loaded);
   if (loaded.ok()) loaded = LoadWithRetries(version);
@@ -188,7 +188,7 @@ absl::Status ExternalEngine::PauseServer(const std::function<bool()>& cancelled)
     was_sending = std::exchange(sending_, false);  // new requests wait
     has_weights = live_.has_value();
   }
-  // Without a version, it has no requests to keep, and what its prefix cache was computed with is unknown.
+  // Without a version, it has no requests to keep, and it is unknown which weights computed its prefix cache.
   const SwapMode mode = has_weights ? external_.swap : SwapMode::kAbort;
   absl::Status paused =
       workers_.ForMembers([&](Worker& worker) { return worker.control.Pause(mode, PauseTimeout(mode)); });
@@ -202,7 +202,7 @@ absl::Status ExternalEngine::PauseServer(const std::function<bool()>& cancelled)
   }
   {
     base::MutexLock lock(mu_);
-    sending_ = was_sending && live_.has_value() && !stopping_;  // the keeper may have lost the server meanwhile
+    sending_ = was_sending && live_.has_value() && !stopping_;  // the keeper may have lost the server in the meantime
   }
   SendWaiting();
   return absl::IsCancelled(paused) ? paused : absl::UnavailableError(paused.message());

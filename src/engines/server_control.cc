@@ -40,7 +40,7 @@ bool AreLogprobs(const v1::TopLogprobs& top, int32_t vocab_size) {
   return sum <= 1 + kSameLogprob && greatest * vocab_size >= 1 - kSameLogprob;
 }
 
-// Returns the parts of a streamed answer as one event.
+// Merges the parts of a streamed answer into one event.
 absl::StatusOr<AnswerEvent> WholeAnswer(const EngineApi& api, const std::string& body) {
   AnswerEvent all;
   EventStream stream;
@@ -121,7 +121,7 @@ absl::StatusOr<AnswerEvent> ServerControl::Sample(const ServedModel& model, cons
   request.mutable_sampling()->set_temperature(temperature);
   request.mutable_sampling()->set_max_new_tokens(1);
   request.mutable_sampling()->set_ignore_eos(true);
-  // With this kind, no temperature is refused.
+  // With this kind, no temperature is rejected.
   const GenerateContext context{
       .model = model, .salt = served.salt, .logprobs = LogprobKind::kProcessed, .adapter = served.adapter};
   INGOT_ASSIGN_OR_RETURN(AnswerEvent all, Answer(request, context, timeout));

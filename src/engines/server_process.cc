@@ -20,7 +20,7 @@
 namespace ingot::engines {
 namespace {
 
-// Returns a port of the loopback interface that no process listens on now.
+// Returns a loopback port that no process currently listens on.
 absl::StatusOr<int> FreePort() {
   const base::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
@@ -101,7 +101,7 @@ absl::Status ServerProcess::Start() {
 
 void ServerProcess::Stop() {
   if (pid_ < 0) return;
-  ::kill(-pid_, SIGKILL);  // the session's leader leads its group too
+  ::kill(-pid_, SIGKILL);  // the session's leader also leads its process group
   ::kill(pid_, SIGKILL);
   while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }
@@ -112,7 +112,7 @@ bool ServerProcess::IsRunning() {
   if (pid_ < 0) return false;
   const pid_t ended = ::waitpid(pid_, nullptr, WNOHANG);
   if (ended == 0 || (ended < 0 && errno == EINTR)) return true;
-  ::kill(-pid_, SIGKILL);  // what it started
+  ::kill(-pid_, SIGKILL);  // processes that it started
   pid_ = -1;
   return false;
 }

@@ -15,7 +15,7 @@ using base::json::array;
 using base::json::object;
 using base::json::value;
 
-// Keywords of JSON Schema that xgrammar accepts and does not apply.
+// JSON Schema keywords that xgrammar accepts but does not apply.
 constexpr std::string_view kIgnored[] = {"contains", "dependencies", "dependentRequired", "dependentSchemas", "else",
                                          "if",       "maxContains",  "minContains",       "multipleOf",       "not",
                                          "then",     "uniqueItems",  "$dynamicRef"};
@@ -26,7 +26,7 @@ constexpr std::string_view kTyped[] = {"exclusiveMaximum", "exclusiveMinimum", "
 constexpr std::string_view kFormats[] = {
     "email",    "date", "time", "date-time",     "duration",     "ipv4",         "ipv6",
     "hostname", "uuid", "uri",  "uri-reference", "uri-template", "json-pointer", "relative-json-pointer"};
-// Keywords whose value maps names to schemas, and those whose value is data.
+// Keywords whose value maps names to schemas, and keywords whose value is data.
 constexpr std::string_view kNamed[] = {"$defs", "definitions", "patternProperties", "properties"};
 constexpr std::string_view kData[] = {"const", "default", "enum", "examples", "required"};
 
@@ -52,7 +52,7 @@ std::string UndefinedName(const value& schema) {
   return "";
 }
 
-// Returns the constraint of this schema, without those inside it, that xgrammar does not apply; empty = none.
+// Returns a constraint of this schema, not of nested ones, that xgrammar does not apply; empty = none.
 std::string IgnoredIn(const value& schema) {
   const auto has = [&](const char* key) { return base::Find(schema, key) != nullptr; };
   for (const auto& field : schema.get_object()) {

@@ -16,12 +16,33 @@ using base::json::array;
 using base::json::object;
 using base::json::value;
 
-// The server's stand-in for a log-prob that is NaN, missing, or below -9999.
+// The server's placeholder for a log-prob that is NaN, missing, or below -9999.
 constexpr double kNoLogprob = -9999.0;
-// The server's default for --max-logprobs, above which it refuses a request.
+// The server's default for --max-logprobs. It rejects requests above this limit.
 constexpr int32_t kMostLogprobs = 20;
 
-// The float that Ingot records. Not a number and the stand-in become NaN, which is never recorded.
+absl::Status Unsupported(const std::string& field, const std::string& why) { return base::FaultError({field, why}); }
+
+absl::Status Broken(std::string_view what) {
+  return absl::DataLossError(absl::StrCat("the server sent an invalid event: ", base::View(what)));
+}
+
+// Returns a number that is not an integer or does not fit as nullopt.
+std::optional<int64_t> Integer(const value* field) {
+  if (field == nullptr) return std::nullopt;
+  if (field->is_int64()) return field->get_int64();
+  if (field->is_uint64() && field->get_uint64() <= std::numeric_limits<int64_t>::max()) {
+    return static_cast<int64_t>(field->get_uint64());
+  }
+  return std::nullopt;
+}
+
+std::optional<double> Number(const value* field) {
+  if (field == nullptr || !field->is_number()) return std::nullopt;
+  return field->to_number<double>();
+}
+
+// Returns the float that Ingot records. NaN and the placeholder become NaN, which is never recorded.
 float RecordedLogprob(double logprob) {
   return logprob <= kNoLogprob ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(logprob);
 }
@@ -72,7 +93,16 @@ ServerFinish FinishOf(const value* reason) {
   return word == "abort" ? ServerFinish::kAborted : ServerFinish::kFailed;
 }
 
-// Recorded is log_softmax(raw logits / temperature).
+bool Truncates(const v1::SamplingParams& sampling) {
+  return (sampling.top_p() > 0 && sampling.top_p() < 1) || sampling.top_k() > 0 || sampling.min_p() > 0;
+}
+bool Shapes(const v1::SamplingParams& sampling) {
+  return sampling.frequency_penalty() != 0 || sampling.presence_penalty() != 0 ||
+         (sampling.repetition_penalty() != 0 && sampling.repetition_penalty() != 1) || sampling.logit_bias_size() > 0 ||
+         sampling.min_new_tokens() > 0 || sampling.has_grammar();
+}
+
+// The record needs log_softmax(raw logits / temperature).
 absl::Status CheckLogprobs(const v1::GenerateRequest& request, LogprobKind kind) {
   const v1::SamplingParams& sampling = request.sampling();
   if (kind == LogprobKind::kRaw || request.score_ids() > 0) {
@@ -130,7 +160,7 @@ absl::StatusOr<object> SamplingOf(const v1::GenerateRequest& request, const Gene
   if (sampling.top_p() > 0) params["top_p"] = sampling.top_p();
   if (sampling.top_k() > 0) params["top_k"] = sampling.top_k();
   if (sampling.min_p() > 0) params["min_p"] = sampling.min_p();
-  // Signed there. Clients choose small seeds, so the lowest bits must count.
+  // Seeds are signed there. Clients choose small seeds, so the lowest bits must be kept.
   if (context.seeds) params["seed"] = static_cast<int64_t>(sampling.seed() & std::numeric_limits<int64_t>::max());
   INGOT_RETURN_IF_ERROR(AddShaping(sampling, params));
   return params;
@@ -193,7 +223,7 @@ class VllmApi final : public EngineApi {
     absl::StatusOr<value> json = base::ParseJson(data);
     if (!json.ok()) return Broken(std::string(json.status().message()));
     if (const value* error = base::Find(*json, "error"); error != nullptr && !error->is_null()) {
-      // A request that is refused after its head was sent, such as a prompt that is too long, has the code here.
+      // If a request is rejected after its head was sent, for example because the prompt is too long, the code is here.
       const int64_t code = Integer(base::Find(*error, "code")).value_or(500);
       return StatusOf(code < 400 || code > 599 ? 500 : static_cast<int>(code), base::PrintJson(*error));
     }
@@ -229,7 +259,7 @@ class VllmApi final : public EngineApi {
       event.top_logprobs.emplace_back();
     }
     event.finish = ServerFinish::kStop;
-    // The scored rows and the new token come from one request, which no swap may cross: its span is theirs.
+    // The scored rows and the new token come from one request, which no swap may cross, so they share its span.
     if (whole.spans.size() == 1) event.spans = {{whole.spans[0].label, 0, request.score_ids()}};
     return event;
   }
@@ -291,7 +321,7 @@ class VllmApi final : public EngineApi {
     if (http_status == 403) {
       return absl::FailedPreconditionError(absl::StrCat(said, "; start it with --enable-scale-out"));
     }
-    // An adapter that the server does not have, such as after a restart, and not a route.
+    // The error is about an adapter that the server does not have, for example after a restart, not about a route.
     if (http_status == 404 && body.find("NotFoundError") != std::string_view::npos) {
       return absl::UnavailableError(said);
     }

@@ -13,9 +13,9 @@ namespace ingot::engines {
 namespace {
 
 constexpr int kPrompts = 4;
-constexpr int kMostIds = 33;                              // of a prompt; two whole KV blocks of 16, and one more id
+constexpr int kMostIds = 33;                              // ids per prompt: two whole KV blocks of 16, and one more id
 constexpr double kFp32Bound = 1e-4, kNarrowBound = 0.15;  // bf16 logits of 16 to 32 are 0.125 apart
-// Shares of the distance between two sets of weights. One tensor that stays behind is more, and rounding is less.
+// Shares of the distance between two sets of weights. One stale tensor exceeds them, and rounding does not.
 constexpr double kFp32TrialShare = 2e-3, kNarrowTrialShare = 0.05;
 constexpr double kLeastDistance = 1e-5;  // below it, the trial load shows nothing
 

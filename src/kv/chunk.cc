@@ -97,7 +97,7 @@ bool ReadHeader(std::string_view header, const Chunk& chunk, std::span<const int
                 sizeof(checksum));
     plane_checksums.push_back(checksum);
   }
-  // Everything else is known, so that a header is right only if it is the one that a writer would have written.
+  // Everything else is known, so a header is correct only if it equals what a writer would have written.
   static_assert(kChecked == kMagic.size() + 16);
   return header == EncodeHeader(chunk, plane_bytes, plane_checksums);
 }

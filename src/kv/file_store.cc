@@ -31,7 +31,7 @@ absl::Status Wrong(const std::string& path, const char* what) {
   return absl::DataLossError(absl::StrCat(path, ": ", what));
 }
 
-// Reads exactly `bytes`. Returns DATA_LOSS if the file ends before.
+// Reads exactly `bytes` bytes. Returns DATA_LOSS if the file ends before that.
 absl::Status ReadAt(int fd, std::span<std::byte> bytes, int64_t offset, const std::string& path) {
   while (!bytes.empty()) {
     const ssize_t read = pread(fd, bytes.data(), bytes.size(), offset);
@@ -147,7 +147,7 @@ absl::Status FileStore::Read(const Root& root, const Chunk& chunk, const PlanesT
     }
     if (checksum.Digest() != checksums[i]) return Wrong(path, "a checksum differs");
   }
-  futimens(fd.get(), nullptr);  // its last use; a failure makes its eviction earlier
+  futimens(fd.get(), nullptr);  // records its last use; on failure, it is evicted earlier
   return absl::OkStatus();
 }
 

@@ -24,9 +24,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kDraftSeconds = 600;  // a draft of another machine that is older belongs to a killed process
+constexpr double kDraftSeconds = 600;  // an older draft from another machine belongs to a killed process
 constexpr int64_t kKeptCorrupt = 16;
-constexpr double kRoom = 0.9;  // of max_bytes, after chunks have been removed
+constexpr double kRoom = 0.9;  // share of max_bytes that is used after chunks have been removed
 constexpr char kEnd[] = ".kv";
 
 absl::Status FolderError(std::string_view action, const std::string& path) {
@@ -68,13 +68,13 @@ double Seconds(const timespec& time) {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// Returns the time of modification in seconds; 0 = the file does not exist.
+// Returns the modification time in seconds; 0 = the file does not exist.
 double ModifiedAt(const std::string& path) {
   struct stat info{};
   return lstat(path.c_str(), &info) == 0 ? Seconds(info.st_mtim) : 0;
 }
 
-// Calls `visit` for each entry. Entries may disappear meanwhile.
+// Calls `visit` for each entry. Entries may disappear in the meantime.
 void ForEntries(const std::string& folder, const std::function<void(const std::string& path)>& visit) {
   std::error_code error;
   fs::directory_iterator entry(folder, error);
@@ -122,7 +122,7 @@ std::string HostName() {
   return host;
 }
 
-// Returns true if the draft HOST.PID.N was written by a process of this machine that is gone.
+// Returns true if the draft HOST.PID.N was written by a process on this machine that is gone.
 bool WriterIsGone(const std::string& draft, const std::string& host) {
   const std::string name = fs::path(draft).filename().string();
   if (!name.starts_with(host + ".")) return false;
@@ -268,7 +268,7 @@ absl::StatusOr<int64_t> StoreFolder::MakeRoom(int64_t needed) {
         absl::StrCat("rollout.kv_store.max_bytes is ", max_bytes_, ", but a chunk has ", needed, " bytes; raise it"));
   }
   std::vector<StoredChunk> chunks = AllChunks(Path("roots"));
-  // A reader touches a chunk before its parent, so that the chunks at the end of a chain go first.
+  // A reader touches a chunk before its parent, so chunks at the end of a chain are removed first.
   std::sort(chunks.begin(), chunks.end(), [](const auto& a, const auto& b) { return a.used < b.used; });
   int64_t left = Sum(chunks);
   const auto target = std::min(static_cast<int64_t>(kRoom * static_cast<double>(max_bytes_)), max_bytes_ - needed);

@@ -130,7 +130,7 @@ absl::Status CheckLora(const ModelConfig& config) {
   return lora.targets.empty() ? BadKey("lora.targets", "is empty") : absl::OkStatus();
 }
 
-// Checks the keys that say which layers have experts.
+// Checks the keys that specify which layers have experts.
 absl::Status CheckExpertLayers(const ModelConfig& config) {
   const ExpertsConfig& e = config.experts;
   if (e.count == 0) return absl::OkStatus();

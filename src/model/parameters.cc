@@ -155,7 +155,7 @@ std::string WeightsOf(const std::string& dir) {
   return !Exists(path) && Exists(index) ? index : path;
 }
 
-// Checks whether the folder's weights files are as they were written.
+// Checks whether the folder's weight files have changed since they were written.
 absl::Status CheckWeightsFiles(const std::string& dir) {
   INGOT_ASSIGN_OR_RETURN(const base::WrittenFiles written, base::WrittenFiles::Of(dir));
   return written.CheckContents([](std::string_view name) { return name.starts_with("model"); });

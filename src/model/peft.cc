@@ -33,7 +33,7 @@ bool IsEmpty(const value* v) {
   return IsNull(v) || (v->is_object() && v->get_object().empty()) || (v->is_array() && v->get_array().empty());
 }
 
-// These keys describe how an adapter was made or is run, and do not change its computation: peft reads loftq_config
+// These keys describe how an adapter was created or is run, and do not change its computation: peft reads loftq_config
 // only with `init_lora_weights: loftq`, and CheckLayers reads layers_to_transform. An unknown key that enables
 // something (an object, a list or true) indicates an unsupported type of adapter.
 bool LeavesTheComputation(std::string_view key) {

@@ -302,7 +302,7 @@ class Collector {
   std::map<int64_t, int64_t> histogram_;
 };
 
-// Returns the first fault in a call's recorded routes; empty = none.
+// Returns the first error in a call's recorded routes; empty = none.
 std::string RoutesFault(const tree::CallPath& call, const TokenLimits& limits) {
   if (call.routes.empty()) return "";
   const auto width = static_cast<size_t>(limits.routes_per_token),

@@ -115,7 +115,7 @@ class ShapeBench {
   }
 
  private:
-  static constexpr int kWeightCopies = 2;  // while they are made
+  static constexpr int kWeightCopies = 2;  // while they are created
 
   int ElementBytes() const { return static_cast<int>(c10::elementSize(dtype_)); }
 

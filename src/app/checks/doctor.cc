@@ -156,7 +156,7 @@ Finding JudgeMemory(int64_t available_bytes) {
 }
 
 Finding JudgeDevice(const DeviceChoice& device, const DriverFacts& driver) {
-  constexpr int kToolkit = 13000;  // of torch 2.11 from PyPI and of scripts/setup.sh cuda
+  constexpr int kToolkit = 13000;  // for torch 2.11 from PyPI and for scripts/setup.sh cuda
   if (!device.fell_back && device.users.empty()) return {Health::kGood, "GPU", device.description};
   if (!device.fell_back) {
     return {Health::kLimited, "GPU", device.description,

@@ -27,7 +27,7 @@ bool RunsAllHere(const ClusterOptions& cluster) {
   return cluster.launcher == LauncherKind::kLocal && NodesOf(cluster) < 2;
 }
 
-// Returns OK if the rollout roles could start their server here. Other machines have programs of their own.
+// Returns OK if the rollout roles could start their server here. Other machines have their own programs.
 absl::Status CheckExternalServer(const RunConfig& config) {
   if (!config.has_external_engine() || !config.external.url.empty()) return absl::OkStatus();
   return engines::CheckServerCommand(engines::CommandOf(config.engine, config.external));

@@ -286,7 +286,7 @@ absl::Status Learner::Settle(const Round& round) {
       Persist(parts_.retry, absl::StrCat("settling round ", round.number), [&] { return rounds_.Settle(round); }));
   const bool deployed = round.outcome == Outcome::kDeployed;
   const int64_t serves = deployed ? round.version : round.from;
-  // A round that an earlier process trained, and one that must be undone, left another version in the trainer.
+  // After a round that an earlier process trained or that must be undone, the trainer has a different version.
   if (!deployed || trainer_->version() != serves) INGOT_RETURN_IF_ERROR(LoadDeployed(/*resume=*/true));
   return deployed ? Publish() : absl::OkStatus();
 }

@@ -36,7 +36,7 @@ std::string TextIn(const base::json::value& object, const char* name) {
   return found != nullptr && found->is_string() ? std::string(found->get_string()) : "";
 }
 
-// Returns why the trainer would leave this call out or reject it; empty = it can be trained on.
+// Returns why the trainer would skip or reject this call; empty = it can be used for training.
 std::string WhyUntrainable(const v1::Call& call) {
   const v1::SamplingParams& sampling = call.sampling();
   if (call.weights() != v1::WEIGHTS_FOLLOW || call.encoded()) return "it is from a model that is not trained";

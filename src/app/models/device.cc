@@ -66,7 +66,7 @@ DeviceWatch::ReadMemory ReadMemoryOf(void* library) {
   return reinterpret_cast<DeviceWatch::ReadMemory>(::dlsym(library, kernels::cuda::kMemorySymbol));
 }
 
-// Finds the other processes on the device. Fails if its compute mode keeps this process off it.
+// Finds the other processes on the device. Fails if its compute mode prevents this process from using it.
 absl::Status LookForUsers(const Nvml& nvml, int device, const std::string& name, DeviceChoice& choice) {
   kernels::cuda::DeviceMemory memory;
   const DeviceWatch::ReadMemory read = ReadMemoryOf(choice.library);

@@ -34,7 +34,7 @@ std::string InfoJson(const std::string& chat_format) {
   return base::PrintJson(base::json::object{{"chat_format", chat_format}}) + "\n";
 }
 
-// Whether `name` is "template" or "template:NAME": the folder's own template, with the output format NAME.
+// Returns whether `name` is "template" or "template:NAME": the folder's own template, with the output format NAME.
 bool NamesTemplate(const std::string& name) {
   return name == kTemplateFormat || name.starts_with(kTemplateFormatPrefix);
 }

@@ -72,7 +72,7 @@ class TorchReference final : public engines::WeightReference {
   }
 
  private:
-  // Scores the prompt alone, in the order in which Ingot's engine sums.
+  // Scores only the prompt, summing in the same order as Ingot's engine.
   absl::StatusOr<engines::PromptScores> ScoreOne(const model::Transformer& model, const std::vector<int32_t>& prompt) {
     const std::vector<tree::CallPath> calls = {CallOf(prompt)};
     const std::vector<int32_t> indices = {0};

@@ -117,7 +117,7 @@ void CheckDisjoint(std::span<const AttentionSequence> sequences) {
   }
 }
 
-// The rows of an integer array with one row per sequence.
+// Provides the rows of an integer array with one row per sequence.
 class PerSequence {
  public:
   PerSequence(const char* name, at::Tensor t, int64_t sequences) : name_(name), t_(std::move(t)) {

@@ -1,5 +1,5 @@
 // Qwen3-Next: Gated DeltaNet (arXiv 2412.06464) in three of four layers, attention with a gated result in the fourth,
-// norms times 1 + weight, partial RoPE, and experts plus a shared expert with a sigmoid gate.
+// norms that multiply by 1 + weight, partial RoPE, and experts plus a shared expert with a sigmoid gate.
 #include <algorithm>
 #include <string_view>
 

@@ -512,7 +512,7 @@ void EngineCore::RunVersion(const WeightVersion& version, std::vector<Emission>*
     count = 1;
     while (batch_targets_[m] == 0 && m + count < batch_sampled_.size() && batch_sampled_[m + count] == &sequence)
       ++count;
-    if (sequence.planned == 0) continue;  // it was taken back, or has failed
+    if (sequence.planned == 0) continue;  // it was undone or has failed
     if (batch_targets_[m] == 0) {
       if (Sample(sequence, version, std::span(draw_rows_).subspan(m, count), out)) Release(sequence);
     } else if (const absl::Status scored = Score(sequence, batch_targets_[m], version, draw_rows_[m].logprobs);

@@ -141,7 +141,7 @@ class EngineSet::State {
  private:
   struct Pause {
     nanoseconds until{0};
-    nanoseconds length{0};  // of the last pause; 0 = the engine has answered since
+    nanoseconds length{0};  // duration of the last pause; 0 = the engine has answered since then
   };
 
   // Several gateways must not draw the same engines.
@@ -149,8 +149,8 @@ class EngineSet::State {
     return static_cast<uint64_t>(base::Clock::Real().UnixNanos()) ^ static_cast<uint64_t>(getpid());
   }
 
-  // Sets candidates_ to the engines that are not paused and not in `tried`, and do not prefill if there are others. If
-  // all are paused, to those whose pause ends first.
+  // Sets candidates_ to the engines that are not paused and not in `tried`, or, if all are paused, to those whose pause
+  // ends first.
   void SetCandidates(const std::vector<bool>& tried, nanoseconds now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     candidates_.clear();
     nanoseconds first = nanoseconds::max();
@@ -303,7 +303,7 @@ class EngineSet::Call final : public std::enable_shared_from_this<Call> {
     again ? Try() : gate_.Deliver(std::move(chunk));
   }
 
-  // Tells the router about the first chunk and the last one only, because all requests share the state.
+  // Tells the router only about the first and last chunks, because all requests share the state.
   void Count(Router::Sent& sent, bool first, const v1::GenerateChunk& chunk) {
     if (first) state_->OnAnswer(sent, pinned_, chunk);
     if (!state_->uses_prefixes()) return;
@@ -322,7 +322,7 @@ class EngineSet::Call final : public std::enable_shared_from_this<Call> {
   bool timed_;                   // false = it also waits for a newer version or for another engine's prefill
   const uint64_t lineage_;       // 0 = unknown
   v1::GenerateRequest request_;  // read by Try; empty once an engine has answered
-  PrefixKeys sequence_;          // of the prompt and the answer so far; empty if the router does not use prefixes
+  PrefixKeys sequence_;          // keys for the prompt and the answer so far; empty if the router does not use prefixes
   ChunkGate gate_;
   base::Mutex mu_;
   std::vector<bool> tried_ ABSL_GUARDED_BY(mu_);
@@ -353,7 +353,7 @@ void EngineSet::Add(std::shared_ptr<Client> engine) {
     base::MutexLock lock(mu_);
     engines_.push_back(std::move(engine));
   }
-  state_->Add();  // it may be chosen from now on
+  state_->Add();  // from now on, it may be chosen
 }
 
 Client& EngineSet::At(size_t engine) const {

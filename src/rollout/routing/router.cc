@@ -11,8 +11,8 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-constexpr double kFirstGuess = 1e-4;  // seconds per prompt token, until an engine has answered
-constexpr double kDecay = 0.9;        // of earlier requests in an engine's speed
+constexpr double kFirstGuess = 1e-4;  // assumed seconds per prompt token until an engine has answered
+constexpr double kDecay = 0.9;        // weight of earlier requests in an engine's speed
 constexpr double kMoveSeconds = 0.005;
 constexpr double kTie = 1.05;
 constexpr size_t kMostLineages = size_t{1} << 16;

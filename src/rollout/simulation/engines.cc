@@ -18,8 +18,8 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-constexpr double kDecodeBatch = 32;  // requests that double a step's time
-constexpr double kDone = 1e-9;       // tokens left of an ended answer, because of rounding
+constexpr double kDecodeBatch = 32;  // number of requests that double a step's time
+constexpr double kDone = 1e-9;       // tokens that an ended answer may have left, because of rounding
 
 nanoseconds Time(double seconds) { return nanoseconds(static_cast<int64_t>(seconds * 1e9)); }
 
@@ -36,7 +36,7 @@ struct Call {
   double arrived = 0;
   int64_t cached = 0;
   int64_t version = 0;  // when prefill started
-  double left = 0;      // tokens of the answer
+  double left = 0;      // remaining tokens in the answer
 };
 using CallPtr = std::unique_ptr<Call>;
 
@@ -76,9 +76,9 @@ class Simulation {
   struct Event {
     enum Kind { kArrival, kPrefilled, kDecoded };
     double at;
-    int64_t order;  // of events at the same time
+    int64_t order;  // order of events at the same time
     Kind kind;
-    size_t index;  // of the session or the engine
+    size_t index;  // index of the session or the engine
     int64_t plan;  // kDecoded: Engine::plan
 
     bool operator<(const Event& other) const { return at != other.at ? at > other.at : order > other.order; }

@@ -9,7 +9,7 @@
 namespace ingot::rollout {
 namespace {
 
-// Numbers around a mean. Counter-based, so each one depends only on the seed and its place.
+// Draws numbers around a mean. Counter-based, so each one depends only on the seed and its position.
 class Around {
  public:
   explicit Around(uint64_t seed) : seed_(seed) {}

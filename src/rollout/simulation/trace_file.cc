@@ -12,9 +12,9 @@ namespace {
 
 namespace json = base::json;
 
-constexpr int64_t kMostTokens = 10'000'000;     // of a piece or an answer
+constexpr int64_t kMostTokens = 10'000'000;     // maximum tokens in a piece or an answer
 constexpr int64_t kMostMillis = 1'000'000'000;  // about 11 days
-constexpr int64_t kMooncakeTokens = 512;        // per hash id
+constexpr int64_t kMooncakeTokens = 512;        // tokens per hash id
 
 // Contents of different kinds must differ.
 enum Kind : uint64_t { kScaffold = 1, kGroupPrompt, kTurn, kAnswer, kBlock, kBlockEnd };

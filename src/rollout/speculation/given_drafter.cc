@@ -7,7 +7,7 @@
 namespace ingot::rollout {
 namespace {
 
-// The ids of the same version are always accepted. Those of another version often are, until the first other id.
+// Ids from the same version are always accepted. Ids from another version often are, until the first difference.
 constexpr double kExpected = 0.98;
 
 // Returns the rest of `ids`, whose first one is the request's id with index `first`.

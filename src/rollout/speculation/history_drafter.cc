@@ -7,7 +7,7 @@
 namespace ingot::rollout {
 namespace {
 
-constexpr size_t kKeepEvery = 32;  // ids; a record repeats max_match ids of the one before it
+constexpr size_t kKeepEvery = 32;  // in ids; a record repeats max_match ids of the previous one
 constexpr double kFirstGuess = 0.5;
 constexpr double kRequestRate = 0.1, kMatchRate = 0.02;  // weight of the newest guess in the moving averages
 
@@ -18,7 +18,7 @@ HistoryDrafter::HistoryDrafter(const SpeculationOptions& options)
       history_(options.history_tokens, options.min_match, options.max_match),
       by_match_(static_cast<size_t>(options.max_match) + 1, kFirstGuess) {}
 
-// The cached part was kept when it was computed.
+// The cached part was stored when it was computed.
 void HistoryDrafter::Begun(const Sequence& sequence, size_t cached) {
   Request& request = requests_[&sequence];
   request.kept = cached;

@@ -77,7 +77,7 @@ StepCost::Line StepCost::Fit() const {
   const double rows = rows_ / weight_, seconds = seconds_ / weight_;
   const double variance = rows2_ - weight_ * rows * rows, covariance = rows_seconds_ - weight_ * rows * seconds;
   const double prior = seconds / (kPriorFixedRows + rows);
-  const double spread = 1 + rows / 8;  // of the rows in steps that would support the prior
+  const double spread = 1 + rows / 8;  // standard deviation of rows at which steps support the prior
   const double prior_variance = kPriorWeight * spread * spread;
   const double slope = (covariance + prior_variance * prior) / (std::max(variance, 0.0) + prior_variance);
   const double per_row = std::clamp(slope, 0.0, seconds / std::max(rows, 1.0));

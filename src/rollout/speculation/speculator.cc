@@ -61,7 +61,7 @@ void Speculator::Complete(size_t drafter, std::span<const Sampling> requests) {
   for (const Drafter::Ask& ask : asks_) CutIds(ask);
 }
 
-// Asks a drafter about the requests that no earlier drafter has a draft for.
+// Asks a drafter about the requests for which no earlier drafter has a draft.
 void Speculator::Propose(size_t drafter, std::span<const Sampling> requests) {
   asks_.clear();
   for (const Sampling& request : requests) {

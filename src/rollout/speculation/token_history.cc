@@ -46,7 +46,7 @@ void TokenHistory::Append(std::span<const int32_t> context, std::span<const int3
   context = context.last(std::min(context.size(), max_match_));
   Store(kBetweenRecords);
   for (const int32_t id : context) Store(id);
-  // A position is linked once the id after it is stored. Those before the context's last one were linked earlier.
+  // A position is linked once the next id is stored. Positions before the context's last one were linked earlier.
   for (const int32_t id : ids) {
     Store(id);
     Link(end_ - 2);

@@ -266,7 +266,7 @@ absl::Status VerifyFiles(const std::string& path, const State& state) {
   return whole.ok() ? whole : Damaged(path, std::string(whole.message()));
 }
 
-// Returns a checkpoint's state if all its files are as they were written.
+// Returns a checkpoint's state if none of its files have changed since they were written.
 absl::StatusOr<State> Verify(const std::string& path) {
   INGOT_ASSIGN_OR_RETURN(State state, ReadState(path));
   INGOT_RETURN_IF_ERROR(VerifyFiles(path, state));

@@ -15,7 +15,7 @@
 namespace ingot::trainer {
 namespace {
 
-// The positions of the tokens that the function sees together, within the entries.
+// The positions, within the entries, of the tokens that the function gets together.
 using Positions = std::vector<size_t>;
 
 at::Tensor Gather(std::span<const double> values, const Positions& positions) {
@@ -80,7 +80,7 @@ class CustomObjective final : public Objective {
   }
 
  private:
-  // Returns the groups of tokens that the function sees together. Entries of a call are in the order of their offsets.
+  // Returns the groups of tokens that the function gets together. A call's entries are in offset order.
   std::vector<Positions> Seen(const LossEntries& e) const {
     Positions all(e.logprobs.size());
     std::iota(all.begin(), all.end(), size_t{0});

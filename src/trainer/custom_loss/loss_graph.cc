@@ -70,7 +70,7 @@ absl::StatusOr<c10::IValue> IntegersOf(const value& list) {
   return c10::IValue(std::move(integers));
 }
 
-// Returns the argument, converted to the type that the operation's schema has for it.
+// Returns the argument, converted to its type in the operation's schema.
 absl::StatusOr<c10::IValue> ArgumentOf(const value& given, const c10::Argument& argument) {
   c10::TypePtr type = argument.real_type();
   if (const auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
@@ -91,7 +91,7 @@ absl::StatusOr<c10::IValue> ArgumentOf(const value& given, const c10::Argument& 
       return c10::IValue(number.toDouble());
     case c10::TypeKind::NumberType:
       return c10::IValue(number);
-    case c10::TypeKind::TensorType:  // as in Python's 2 * x: its type yields to the other tensor's
+    case c10::TypeKind::TensorType:  // as in Python's 2 * x: the other tensor's type takes precedence
       return c10::IValue(at::native::wrapped_scalar_tensor(number));
     default:
       break;
@@ -102,9 +102,9 @@ absl::StatusOr<c10::IValue> ArgumentOf(const value& given, const c10::Argument& 
 struct Node {
   std::optional<c10::OperatorHandle> operation;  // empty = a constant
   at::Tensor constant;
-  std::vector<c10::IValue> arguments;            // those of the schema, in order
-  std::vector<std::pair<size_t, size_t>> links;  // (argument, index of the value that it is)
-  std::string line;                              // in the user's file
+  std::vector<c10::IValue> arguments;            // the schema's arguments, in order
+  std::vector<std::pair<size_t, size_t>> links;  // (argument, index of its value)
+  std::string line;                              // line in the user's file
 };
 
 absl::StatusOr<size_t> IndexOf(const value& index, size_t end) {

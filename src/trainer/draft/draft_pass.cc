@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kDepthDiscount = 0.8;
 constexpr double kLeastTail = 1e-6;                   // so that the logarithm of a tail is finite
-constexpr int64_t kWholeElements = int64_t{1} << 26;  // of the teachers under the loss kl
+constexpr int64_t kWholeElements = int64_t{1} << 26;  // elements of the teachers' rows under the loss kl
 
 int64_t MostTokens(const DraftOptions& options, int64_t ids) {
   return options.loss == "kl" ? std::min(options.rows_per_step, std::max<int64_t>(1, kWholeElements / ids))

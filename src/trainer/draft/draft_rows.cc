@@ -81,7 +81,7 @@ DraftRows ChooseDraftRows(const tree::PackedForest& forest, std::span<const tree
   chosen.teachers = TeachersOf(forest, calls, ChooseEntries(forest, most, seed));
   for (const DraftRows::Teacher& teacher : chosen.teachers) chosen.tokens += teacher.weight;
   chosen.depths.resize(static_cast<size_t>(depths));
-  std::vector<int32_t> needed;  // by the deeper depths
+  std::vector<int32_t> needed;  // read by the deeper depths
   for (int64_t depth = depths; depth > 0; --depth) {
     DraftRows::Depth& at = chosen.depths[static_cast<size_t>(depth) - 1];
     at.rows = std::move(needed);

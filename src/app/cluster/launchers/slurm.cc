@@ -33,7 +33,7 @@ std::vector<std::string> OwnOptions(const NodeGroup& group) {
   return own;
 }
 
-// Whether the groups ask for different nodes, so that the job is heterogeneous.
+// Returns whether the groups request different nodes, which makes the job heterogeneous.
 bool Mixed(const std::vector<NodeGroup>& groups) {
   return std::any_of(groups.begin(), groups.end(),
                      [&](const auto& group) { return OwnOptions(group) != OwnOptions(groups.front()); });

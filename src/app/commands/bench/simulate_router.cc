@@ -42,7 +42,7 @@ void PrintLine(const char* policy, const EngineSimulationReport& r) {
               r.seconds, static_cast<long long>(r.moved));
 }
 
-// Returns decisions per second of one thread, with the time to hash the prompts.
+// Returns one thread's decisions per second, including the time to hash the prompts.
 double DecisionRate(const rollout::Trace& trace, const rollout::EngineSimulationOptions& options) {
   const auto prompts = rollout::PromptsOf(trace, kTimedPrompts);
   const auto start = std::chrono::steady_clock::now();

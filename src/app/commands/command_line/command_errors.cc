@@ -11,7 +11,7 @@
 namespace ingot::app {
 namespace {
 
-// The name that `word` may stand for; empty = none is near. REQUIRES: names are not empty.
+// Returns the name that `word` may stand for; empty = none is close. REQUIRES: names are not empty.
 std::string Nearest(const std::string& asked, const std::vector<std::string>& names) {
   const std::string word = asked.substr(0, base::kMaxShown);  // because the cost grows with its size
   const auto nearest = std::min_element(names.begin(), names.end(), [&](const std::string& a, const std::string& b) {

@@ -62,8 +62,8 @@ struct Inputs {
   const RunConfig& config() const { return *loaded.config; }
 };
 
-// Keys that the batches depend on and that the configuration leaves out: they come from the run. The section of the
-// model is one unit: if the configuration sets one of its keys, none come from the run.
+// Keys that the batches depend on. If the configuration does not set them, they come from the run. The model section is
+// one unit: if the configuration sets one of its keys, none come from the run.
 void TakeFromRun(const StoredRun& run, LoadedConfig& loaded) {
   const RunConfig& before = run.config();
   const auto named = [&loaded](const std::string& key) { return loaded.schema.Origin(key) != "default"; };

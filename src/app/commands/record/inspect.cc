@@ -86,7 +86,7 @@ absl::StatusOr<EpisodeFilter> FilterOf(const InspectArgs& args, datapool::Client
   return filter;
 }
 
-// Returns the number of calls and the seconds of an episode as two columns. Without `count`, does not read the calls.
+// Returns an episode's number of calls and seconds as two columns. Without `count`, does not read the calls.
 absl::StatusOr<std::string> Extent(datapool::Client& pool, const v1::Episode& episode, bool count) {
   if (!count) return fmt::format("{:>6} {:>8.2f}", "-", tree::SecondsOf(episode));
   v1::GetEpisodeRequest request;

@@ -17,8 +17,8 @@
 namespace ingot::app {
 namespace {
 
-// The run's folder, with the job's file. A job that waits in its queue does not hold the folder, so its launcher is
-// asked.
+// Returns the run's folder, with the job's file. A queued job does not hold the folder, so its launcher is
+// queried.
 absl::StatusOr<RunDir> PrepareJob(const RunArgs& args, const LoadedConfig& loaded, const TextParts& text,
                                   JobPlan& job) {
   const RunConfig& config = *loaded.config;

@@ -104,7 +104,7 @@ class Agent {
     if (!absl::IsCancelled(code.status())) return code;
     if (drives_) return WithNext(code.status(), *dir_, NextCommand());
     Print(DescribeStop());
-    return 0;  // a node that does not drive the run exits when told to
+    return 0;  // a node that does not drive the run exits when asked to
   }
 
  private:

@@ -112,7 +112,7 @@ absl::Status CheckConfig(const RunArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const RunCheck check, CheckRun(*loaded.config, RequestedBy::kConfigCheck));
   std::printf("%s", loaded.schema.EffectiveYaml().c_str());
   std::fflush(stdout);
-  // stdout stays a configuration that loads.
+  // Keeps stdout loadable as a configuration.
   for (const std::string& warning : check.start.warnings)
     std::fprintf(stderr, "warning: %s\n", base::Printable(warning).c_str());
   for (const std::string& note : check.notes) std::fprintf(stderr, "note: %s\n", base::Printable(note).c_str());
