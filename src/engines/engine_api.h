@@ -30,7 +30,7 @@ struct ServerRequest {
   std::string body = {};  // JSON; empty = none
 };
 
-// What Ingot knows about the server's model.
+// The server's model, as far as Ingot knows it.
 struct ServedModel {
   int32_t vocab_size = 0;
   int32_t context_length = 0;    // tokens of prompt and answer together
@@ -110,7 +110,7 @@ class EngineApi {
   virtual ServerRequest SetLabel(const std::string& label) const = 0;
   virtual ServerRequest Resume() const = 0;
 
-  // Loads an adapter (a PEFT folder) under a name that requests use, or replaces it. Other requests continue meanwhile.
+  // Loads an adapter (a PEFT folder) under a name that requests use, or replaces it. Other requests continue.
   virtual ServerRequest LoadAdapter(const std::string& name, const std::string& adapter_dir) const = 0;
   virtual ServerRequest UnloadAdapter(const std::string& name) const = 0;
 

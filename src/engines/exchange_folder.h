@@ -62,7 +62,7 @@ class ExchangeFolder {
 // different folder.
 absl::StatusOr<base::Fd> ClaimServer(const std::string& root, const std::string& url);
 
-// Returns a label for a version's weights, made of its number and its manifest's checksum.
+// Returns a label for a version's weights: its number and its manifest's checksum.
 std::string VersionLabel(int64_t version, uint64_t checksum);
 // Labels the weights of a worker that is joining a fleet. No answer may have it.
 inline std::string JoiningLabel(const std::string& label) { return "joining-" + label; }

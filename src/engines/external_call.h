@@ -32,7 +32,7 @@ class ExternalCall : public std::enable_shared_from_this<ExternalCall> {
     const base::Clock& clock;
     std::function<int64_t()> live_version;
     AnswerReader::VersionOf version_of;
-    // Returns whether the server's weights are still being verified. Answers that end meanwhile are held until Settle.
+    // Returns whether the server's weights are still being verified. Answers that end are held until Settle.
     std::function<bool()> verifying;
     std::function<void(const std::string& server_request_id)> abort;  // ends the request at the server
     // Sends a request that scores ids with the call's weights, on the call's stream (SendScores).

@@ -1,4 +1,4 @@
-// Computes the parts of a transformer layer besides attention on the CPU: linear, RMSNorm, RoPE, SwiGLU. Uses raw
+// Computes the parts of a transformer layer other than attention on the CPU: linear, RMSNorm, RoPE, SwiGLU. Uses raw
 // pointers to fp32, fp64, or bf16, without torch. bf16 sums and gradients are computed in fp32 and rounded when stored.
 //
 // Invariant (tested bit for bit): a row of the result depends only on that row of the input, not on the number of rows

@@ -64,7 +64,7 @@ FileLayout LayoutOf(const Chunk& chunk, std::span<const int64_t> plane_bytes);
 std::string EncodeHeader(const Chunk& chunk, std::span<const int64_t> plane_bytes,
                          std::span<const uint64_t> plane_checksums);
 
-// Reads the planes' checksums from a header. Returns false unless it is a header of exactly this chunk.
+// Reads the planes' checksums from a header. Returns false unless the header belongs to exactly this chunk.
 bool ReadHeader(std::string_view header, const Chunk& chunk, std::span<const int64_t> plane_bytes,
                 std::vector<uint64_t>& plane_checksums);
 

@@ -2,7 +2,7 @@
 //
 //   lock, usage          the size of all chunks, changed under a file lock (flock); never less than the true size
 //   clock                touched to read the file system's time, which is the same for all machines
-//   roots/ROOT/root.json the root (chunk.h) in words
+//   roots/ROOT/root.json the root's fields (chunk.h) as JSON
 //   roots/ROOT/held      touched by the processes that hold the root
 //   roots/ROOT/XX/KEY.kv chunks; XX is the first byte of KEY, and the time of last use is the modification time
 //   tmp/HOST.PID.N       a chunk that is being written
@@ -25,7 +25,7 @@ namespace ingot::kv {
 
 class StoreFolder {
  public:
-  // Creates what is missing. Returns UNAVAILABLE, naming the path, if the folder cannot be written or locked.
+  // Creates missing files and folders. Returns UNAVAILABLE, naming the path, if the folder cannot be written or locked.
   static absl::StatusOr<std::unique_ptr<StoreFolder>> Open(const std::string& path, int64_t max_bytes);
 
   std::string PathOf(const Chunk& chunk) const;

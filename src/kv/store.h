@@ -18,8 +18,8 @@ struct StoreStats {
   int64_t put_chunks = 0;     // chunks written
   int64_t failed_puts = 0;    // chunks not written, because of an error
   int64_t retired_bytes = 0;  // removed by this process, because no engine held their version
-  int64_t evicted_bytes = 0;  // removed by this process, to make room
-  int64_t bytes = 0;          // size of the store, when this process last wrote to it
+  int64_t evicted_bytes = 0;  // removed by this process to free space
+  int64_t bytes = 0;          // size of the store when this process last wrote to it
 };
 
 class Store {

@@ -3,8 +3,7 @@
 //   [publish the start version]
 //   for step in [trainer.version(), total_steps):
 //     batch = source.Next(step)        the source journals it before it returns
-//     [take the device]                if the engines share it
-//     trainer.TrainStep(batch)         makes version step + 1
+//     trainer.TrainStep(batch)         creates version step + 1
 //     sink.Publish(version step + 1)   then the engines switch to it
 //     observer.OnStep(report)          also called if publishing fails
 //     checkpoint step + 1, if due      includes exactly batches 0 to step
@@ -35,8 +34,8 @@
 
 namespace ingot::trainer {
 
-// Receives the versions that the loop makes. The app implements this with weights::Publisher and the scheduler. Called
-// on the loop's thread.
+// Receives the versions that the loop creates. The app implements this with weights::Publisher and the scheduler.
+// Called on the loop's thread.
 class VersionSink {
  public:
   virtual ~VersionSink() = default;

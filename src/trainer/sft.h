@@ -22,7 +22,7 @@ struct SftReport {
   // tree/computed_tokens.
   StepMetrics metrics;
 };
-// Called after every step. If it returns an error, the stage saves the step and then returns that error.
+// Called after every step. If it returns an error, the stage saves the step and returns that error.
 using SftObserver = std::function<absl::Status(const SftReport&)>;
 
 // Returns the number of optimizer steps in a stage over `conversations` conversations (or pairs).

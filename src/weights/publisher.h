@@ -48,12 +48,12 @@ struct PublishStats {
   // Durations of consecutive stages. From send_ms on, they are for the engine with the longest total time.
   double save_ms = 0;  // before Publish: time to save the version on disk; set by the caller
   double encode_ms = 0;
-  double send_ms = 0;   // from the end of the encoding until the engine was called
+  double send_ms = 0;   // from the end of encoding until the engine was called
   double fetch_ms = 0;  // this and the next three are as in UpdateWeightsResponse
   double apply_ms = 0;
   double wait_ms = 0;
   double pause_ms = 0;
-  double publish_ms = 0;    // from the end of the encoding until the last engine confirmed
+  double publish_ms = 0;    // from the end of encoding until the last engine confirmed
   int64_t version_lag = 0;  // largest number of versions that any engine is behind, including lost engines
   int full_copies = 0;      // engines that needed a full copy
   int leases_lost = 0;      // since the previous Publish, including the current one

@@ -8,7 +8,7 @@
 //   slice     varint count of changed words (>= 1), gaps, signs, lengths
 //   gaps      stream of bytes: a word's gap is the number of words since the previous changed one, or since the start
 //             of the slice; 255 adds 255 and continues with the next byte
-//   signs     (count + 7) / 8 bytes: bit i % 8 of byte i / 8 is set if change i goes down
+//   signs     (count + 7) / 8 bytes: bit i % 8 of byte i / 8 is set if change i is negative
 //   lengths   stream of bytes: |distance| - 1; 255 is followed by two bytes, little-endian
 //   stream    varint bytes, varint stored: bytes that follow, one zstd frame; 0 = they follow uncompressed
 //

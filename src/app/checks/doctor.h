@@ -1,4 +1,4 @@
-// `ingot doctor`: reports what this machine can do and how to fix what it cannot.
+// `ingot doctor`: reports what this machine supports and how to fix the rest.
 #pragma once
 
 #include <string>
@@ -31,7 +31,7 @@ std::string FormatFindings(const std::vector<Finding>& findings);
 // Judges an instruction set by its name in kernels::InstructionSet. Pure, like the functions below.
 Finding JudgeInstructionSet(const std::string& name);
 Finding JudgeMemory(int64_t available_bytes);
-// Judges what OpenDevice("auto") chose. `driver` is what NVML reports, which does not need libingot_cuda.so.
+// Judges what OpenDevice("auto") chose. `driver` is NVML's report, which does not need libingot_cuda.so.
 Finding JudgeDevice(const DeviceChoice& device, const DriverFacts& driver);
 Finding JudgeOpenFiles(uint64_t soft, uint64_t hard);
 Finding JudgeFsync(double milliseconds, const std::string& folder);

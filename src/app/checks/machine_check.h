@@ -1,5 +1,5 @@
 // Checks whether this machine can start a run. `ingot config check` and the commands that start a run share this check,
-// so a configuration that passes also starts. Starts nothing and leaves nothing behind.
+// so a configuration that passes also starts. Starts no processes and leaves no files behind.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // Checks whether a run's nodes can start as configured. Shared by `ingot launch`, `ingot node`, and `ingot config
-// check`. Starts nothing and sends no requests.
+// check`. Starts no processes and sends no requests.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // Checks a run before it starts. `ingot config check`, `ingot train`, and `ingot launch` all call it, so a
-// configuration that passes also starts. It starts nothing and sends no request. It may create agents.work_root.
+// configuration that passes also starts. It starts no processes and sends no requests. It may create agents.work_root.
 #pragma once
 
 #include <string>

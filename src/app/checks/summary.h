@@ -53,7 +53,7 @@ struct GoalVerdict {
 
 // The goal is met if the mean of the first goal.first_steps rewards is below its bound and the mean of the last
 // goal.last_steps is above its bound, and if the newest evaluation's reward is above goal.eval_above. NaN, or no
-// evaluation, never meets a goal. `name` is what the verdict calls the rewards.
+// evaluation, never meets a goal. `name` is the rewards' name in the verdict.
 GoalVerdict JudgeGoal(const GoalOptions& goal, const std::vector<double>& rewards, std::optional<double> evaluated,
                       const std::string& name = "reward");
 

@@ -4,7 +4,7 @@
 //
 // An entry cannot be read before it was written. So if an entry's time is in the reader's future, the writer's clock is
 // ahead by at least that much, no matter how slow the registry and the machines are. If two clocks differ, only the
-// node that is behind notices, because the other node sees only past times.
+// node that is behind detects it, because the other node sees only past times.
 //
 // Each agent writes its time when it registers and whenever a new node appears. It does not write more often because
 // etcd keeps every value that a key ever had. A node that joins waits for the other nodes' times before it starts its
@@ -54,7 +54,7 @@ class NodeClocks {
   absl::Status Join(std::chrono::milliseconds timeout, std::chrono::milliseconds lease);
 
  private:
-  // An entry that was written before Join ended by a node whose clock is ahead.
+  // An entry from a node whose clock is ahead, written before Join ended.
   struct Gap {
     int64_t token = 0;  // the agent's token
     bool lives = false;

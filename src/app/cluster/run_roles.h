@@ -54,7 +54,7 @@ bool AgentsApart(const RunConfig& config);
 // Returns whether an IP address or host name is only reachable on its own machine.
 bool IsLoopback(std::string_view host);
 
-// Returns INVALID_ARGUMENT if the reward stage is not a separate role, because nothing would call a rewards process.
+// Returns INVALID_ARGUMENT if the reward stage is not a separate role, because no role would call a rewards process.
 absl::Status RequireRewardsRole(const RunConfig& config);
 
 // Creates the specs. Not thread safe.

@@ -11,7 +11,7 @@
 // against all members. A member with more than max_restarts crashes is lost, and the group continues without it:
 //
 //   members      a  b  c  d        index in the group  0  1  2  3
-//   b is lost    a     c  d                            0     1  2      RoleSpec::renumbered makes each new spec
+//   b is lost    a     c  d                            0     1  2      RoleSpec::renumbered returns each new spec
 //
 // With fewer than min_members members, the run fails.
 //

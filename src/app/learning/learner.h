@@ -48,7 +48,7 @@ struct LearnerParts {
 
 class Learner {
  public:
-  // Settles the last round, then loads the deployed version, or makes the first one, and publishes it. `resume` = the
+  // Settles the last round, then loads the deployed version, or creates the first one, and publishes it. `resume` = the
   // run's folder may have checkpoints. Blocks during a warm start.
   static absl::StatusOr<std::unique_ptr<Learner>> Start(const LearnerParts& parts, Rounds& rounds, bool resume);
 

@@ -1,6 +1,6 @@
 // Stores the rounds of `ingot serve --learn` on disk. A round's file is its only state: it exists once the round has
-// begun, and it has an outcome once the round is decided. Both are atomic, so after a crash a round is exactly one of:
-// not begun, open, deployed, rejected, or failed.
+// begun, and it has an outcome once the round is decided. Both are atomic, so after a crash, a round is either not
+// begun, open, deployed, rejected, or failed.
 //
 //   RUN/rounds/round-00000003.json      answers, version, evaluation, outcome
 //   RUN/rounds/candidate-3/step-N/      the version, from the end of its training until the round is settled

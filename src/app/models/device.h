@@ -22,7 +22,7 @@ struct DeviceChoice {
   bool warns = false;               // true = fell back although the device library is installed
   int devices = 0;                  // number of CUDA devices on this machine
   void* library = nullptr;          // handle of libingot_cuda.so from dlopen; null = not opened
-  std::vector<GpuUser> users = {};  // other processes on this device, if NVML knows them
+  std::vector<GpuUser> users = {};  // other processes on this device, if NVML reports them
 };
 
 // `configured` is auto, cpu, or cuda. If `library` is empty, searches for the library next to this program and then in
@@ -40,7 +40,7 @@ absl::StatusOr<DeviceChoice> OpenDevice(const std::string& configured, int place
 // returns the owner of its gauges, which must be destroyed before `metrics`; null = the CPU.
 [[nodiscard]] std::unique_ptr<DeviceWatch> ReportDevice(const DeviceChoice& choice, base::Metrics& metrics);
 
-// Returns OK if device 0 of the probed library is usable. `driver` is what NVML reports, for the message. Pure, like the
+// Returns OK if device 0 of the probed library is usable. `driver` is NVML's report, for the message. Pure, like the
 // functions below.
 absl::Status JudgeProbe(const kernels::cuda::DeviceProbe& probe, const DriverFacts& driver = {});
 // Returns UNAVAILABLE if the compute mode prevents this process from using the device `name`.

@@ -12,9 +12,9 @@
 
 namespace ingot::app {
 
-// Sets device/memory_allocated_bytes, device/memory_reserved_bytes, and device/memory_total_bytes, and, if NVML knows
-// the GPU, device/utilization. Owns a thread that sets them every five seconds, because reading them at each scrape
-// could make a scrape wait for the driver. The metrics must outlive the object.
+// Sets device/memory_allocated_bytes, device/memory_reserved_bytes, and device/memory_total_bytes, and, if NVML
+// supports the GPU, device/utilization. Owns a thread that sets them every five seconds, because reading them at each
+// scrape could make a scrape wait for the driver. The metrics must outlive the object.
 class DeviceWatch {
  public:
   using ReadMemory = decltype(&ingot_cuda_memory);

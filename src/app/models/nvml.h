@@ -24,8 +24,8 @@ struct GpuUser {
 
 enum class ComputeMode { kShared, kExclusive, kProhibited };
 
-// Thread safe. A GPU is named by its PCI address, such as "00000000:3B:00.0", because CUDA_VISIBLE_DEVICES renumbers
-// devices only for CUDA. A fact that NVML does not report is nullopt or an empty list.
+// Thread safe. A GPU is identified by its PCI address, such as "00000000:3B:00.0", because CUDA_VISIBLE_DEVICES
+// renumbers devices only for CUDA. A fact that NVML does not report is nullopt or an empty list.
 class Nvml {
  public:
   // Opens the library named by the environment variable INGOT_NVML_LIBRARY, or libnvidia-ml.so.1. Returns null if it

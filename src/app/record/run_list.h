@@ -15,7 +15,7 @@ namespace ingot::app {
 // run.name and names that default to it.
 std::vector<base::Schema::Difference> ConfigDifferences(const LoadedConfig& first, const LoadedConfig& run);
 
-// Returns the sorted subfolders that have a config.yaml. Empty if `folder` has one itself, because then it is a run.
+// Returns the sorted subfolders that have a config.yaml. Returns none if `folder` itself has one, because it is a run.
 std::vector<std::string> RunFoldersIn(const std::string& folder);
 
 // Not thread safe. Blocks on the disk.

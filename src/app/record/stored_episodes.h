@@ -41,8 +41,8 @@ struct EpisodeList {
 absl::StatusOr<EpisodeList> NewestEpisodes(datapool::Client& pool, v1::EpisodePurpose purpose, size_t limit,
                                            const EpisodeFilter& filter);
 
-// Returns an episode's id. GROUP/SAMPLE in a training group, such as 7/0, stands for its newest attempt. Any other name
-// is already an id. Returns INVALID_ARGUMENT for digits and slashes that do not form GROUP/SAMPLE, and NOT_FOUND if no
+// Returns an episode's id. GROUP/SAMPLE in a training group, such as 7/0, means its newest attempt. Any other name is
+// already an id. Returns INVALID_ARGUMENT for digits and slashes that do not form GROUP/SAMPLE, and NOT_FOUND if no
 // such episode is stored.
 absl::StatusOr<std::string> ResolveEpisode(datapool::Client& pool, const std::string& name);
 

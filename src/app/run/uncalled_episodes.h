@@ -1,6 +1,6 @@
 // Lists and ends open episodes of external clients that have made no call, at all gateways of a run. If a client
 // crashes after opening an episode, the episode occupies a slot until gateway.episode_first_call_s has passed, and the
-// run may wait for it. Functions block on each gateway in turn.
+// run may wait for it. Functions block on one gateway after another.
 #pragma once
 
 #include <cstdint>

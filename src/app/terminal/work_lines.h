@@ -1,5 +1,5 @@
 // Prints terminal lines about long-running work of this process (base/work.h). Without them, the last line during a
-// long step would still be the one about an earlier wait.
+// long step would still be about an earlier wait.
 #pragma once
 
 #include <chrono>

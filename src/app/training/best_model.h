@@ -50,7 +50,7 @@ class BestModel {
   // Saves a version durably before its evaluation starts. Replaces any earlier candidate for the same version.
   absl::Status Save(int64_t version, const std::string& weights_checksum, const WriteModel& write) const;
 
-  // Handles the end of a version's evaluation: makes the version the best, or drops it. Returns whether it is now the
+  // Handles the end of a version's evaluation: promotes the version to best, or drops it. Returns whether it is now the
   // best. On a tie, the earlier version remains the best. Repeating the call for the same evaluation has no effect.
   absl::StatusOr<bool> Offer(const VersionScore& score) const;
 

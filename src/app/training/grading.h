@@ -28,7 +28,7 @@ absl::StatusOr<reward::Rule> MakeRule(const reward::RewardOptions& options, cons
 // This object must outlive the scheduler that uses it. Call Stop before destroying the scheduler.
 class RewardGrading {
  public:
-  // `grader` is the stage; null = the reward is only the outcome. `stop` makes the grader stop waiting for another
+  // `grader` is the stage; null = the reward is only the outcome. `stop` ends the grader's wait for another
   // process.
   RewardGrading(
       const reward::RewardOptions& options, std::shared_ptr<scheduler::Grader> grader,

@@ -31,7 +31,7 @@ class PoolBatchSource final : public trainer::BatchSource {
   const RoleClients& clients_;
   const RetryPolicy& retry_;
   StepLine& line_;
-  v1::FeedStats feed_;  // at the last batch, or at the start
+  v1::FeedStats feed_;  // feed state at the last batch, or at the start
   std::vector<std::vector<int32_t>> contexts_;
   float temperature_ = 1;
 };

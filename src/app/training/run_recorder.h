@@ -64,7 +64,7 @@ class RunRecorder final : public trainer::StepObserver {
   const RetryPolicy& retry_;
   const double success_;
   const std::chrono::nanoseconds start_;  // clock time when the run started
-  double record_seconds_ = 0;  // time to record the previous step: its row and the evaluations that ended then
+  double record_seconds_ = 0;  // time to record the previous step: its row, and evaluations that ended with it
   EngineMetrics engine_;
   LentThreads lent_threads_;
   MismatchGuard guard_;

@@ -1,5 +1,5 @@
-// Provides an earlier run's batches for training on them again (`ingot retrain`). Their order comes from the run's
-// journal, and their groups and grades from its pool.
+// Provides an earlier run's batches as input for training (`ingot retrain`). Their order comes from the run's journal,
+// and their groups and grades from its pool.
 //
 //   journal   step 0   step 1   step 2   step 3    trained = a later version went live, or a checkpoint includes them
 //   pool         -        -     groups   groups    - = trimmed (datapool.keep_steps)

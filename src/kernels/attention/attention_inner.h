@@ -161,7 +161,7 @@ struct AttentionKernels {
   void (*pack_pairs)(Acc* to, int64_t width, const T* const* rows, int64_t count, int64_t depth);
   void (*gemm)(const Gemm<Acc>& g);
 
-  // Give the same results as gemm for the scores and the output (rows `width` apart), but use an unpacked tile.
+  // Compute the scores and the output with the same results as gemm (rows `width` apart), but from an unpacked tile.
   void (*few_scores)(const FewRows<T>& keys, Acc* s, const Acc* q);
   void (*few_output)(const FewRows<T>& values, Acc* acc, int64_t width, const Acc* rescale, const Acc* p);
 

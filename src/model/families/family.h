@@ -20,7 +20,7 @@ namespace ingot::model {
 enum class Window : uint8_t {
   kNone,        // none; the file must not specify one
   kEveryLayer,  // all
-  kSwitched,    // if use_sliding_window, layers max_window_layers and above
+  kSwitched,    // layers max_window_layers and above, if use_sliding_window is set
   kPattern,     // all except every full_layer_every-th
 };
 
@@ -29,7 +29,7 @@ struct Family {
   std::string_view architecture;
   int64_t default_head_dim = 0;   // 0 = hidden_size / num_attention_heads
   bool kv_heads_required = true;  // false = defaults to num_attention_heads
-  bool qkv_bias = false;          // always on, even if the file says otherwise
+  bool qkv_bias = false;          // always on, regardless of the file
   bool reads_attention_bias = false, reads_mlp_bias = false;
   bool qk_norm = false, qk_norm_optional = false;
   bool names_plain_layers = false;  // has decoder_sparse_step and mlp_only_layers
@@ -44,10 +44,10 @@ struct Family {
   std::string_view own_code = "";  // module in auto_map that computes the same model; empty = none is accepted
   bool skips_next_layers = false;  // the file may have extra layers after the last one, which predict later tokens
   std::string_view skipped_prefix = "";  // prefix of tensors in the file to ignore; empty = none
-  bool lists_layers = false;             // `read` reads layer_types, because it lists more than windows
+  bool lists_layers = false;             // `read` reads layer_types, because it specifies more than windows
   std::string_view activation_key = "hidden_act", activation = "silu";
   bool out_bias = true;          // attention_bias includes o_proj
-  bool always_out_bias = false;  // always on, even if the file differs
+  bool always_out_bias = false;  // always on, regardless of the file
   // Returns the spec for layer `index`.
   LayerSpec (*layer)(const ModelConfig& config, int64_t index) = nullptr;
   // Each may be null. `read` sets the family-specific fields and rejects unsupported values. `write` adds the family's

@@ -58,7 +58,7 @@ class PredictedPrefixes {
 
   std::vector<Engine> engines_;
   Table newer_, older_;
-  std::chrono::nanoseconds replaced_{0};  // when newer_ was begun
+  std::chrono::nanoseconds replaced_{0};  // time when newer_ was started
 };
 
 }  // namespace ingot::rollout

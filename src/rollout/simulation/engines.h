@@ -2,7 +2,7 @@
 //
 //   prefill     an engine computes one prompt at a time, in order of arrival, at a fixed rate, without the prefix
 //               that is in its cache
-//   decode      a step takes decode_seconds * (1 + requests in the step / 32) and gives one token to each of them; it
+//   decode      a step takes decode_seconds * (1 + requests in the step / 32) and yields one token for each of them; it
 //               does not slow down prefill
 //   cache       the least recently used prefixes are evicted; with a new version, all of them become useless, and
 //               requests in progress do not add to it

@@ -33,7 +33,7 @@ class HistoryDrafter final : public Drafter {
     size_t kept = 0;             // tokens in history_
     double acceptance = -1;      // -1 = no guess yet
     int32_t match = 0;           // length of the match for `guess`
-    std::vector<int32_t> guess;  // the last one; empty = none since the last ids
+    std::vector<int32_t> guess;  // the last guess; empty = none since the last ids
   };
 
   void ProposeOne(const Ask& ask);

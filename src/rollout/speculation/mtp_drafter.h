@@ -3,7 +3,7 @@
 // seed, and index, so they often equal the ids that the policy will draw (coupled sampling, arXiv 2408.07978). They
 // ignore penalties, biases, and grammars.
 //
-// A request has no guess before its first id, because its hidden states have not been computed yet. Propose only gives
+// A request has no guess before its first id, because its hidden states have not been computed yet. Propose only sets
 // the number of guesses, and the head runs for those that the step verifies. After a failure, a version's head is not
 // used again, which is logged once.
 #pragma once
@@ -40,7 +40,7 @@ class MtpDrafter final : public Drafter {
     size_t slot = 0;
     bool ready = false;  // the slot has the hidden state from which the last id was sampled
     double acceptance = 0;
-    std::vector<int32_t> guess;  // the last one; empty = none since the last ids
+    std::vector<int32_t> guess;  // the last guess; empty = none since the last ids
   };
 
   const WeightVersion* VersionOf(const Sequence& sequence) const;
@@ -64,7 +64,7 @@ class MtpDrafter final : public Drafter {
 
   // Scratch memory.
   DraftBatch batch_;
-  std::vector<size_t> rows_;  // the batch's requests, by index in the asks
+  std::vector<size_t> rows_;  // the batch's requests, as indices into the asks
   std::vector<Ask> of_version_, left_;
 };
 

@@ -17,7 +17,7 @@ struct ProcessGroupOptions {
   std::string host = "127.0.0.1";  // address where the other ranks reach this one
   int rank = 0;
   int size = 1;
-  std::chrono::milliseconds join_timeout{120000};  // maximum time to make all connections
+  std::chrono::milliseconds join_timeout{120000};  // maximum time to establish all connections
   std::chrono::milliseconds exchange_timeout{0};   // time limit for one exchange; 0 = none
 };
 

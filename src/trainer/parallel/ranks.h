@@ -80,7 +80,7 @@ class Ranks {
   absl::Status Agree(const absl::Status& own);
 
   // Requests `what` >= 0 from all ranks. REQUIRES: every other rank is in Agree or Want, or will be. All ranks then
-  // call their Server with each rank's request, by rank (kNothing = the rank is in Agree). The Server makes the
+  // call their Server with each rank's request, by rank (kNothing = the rank is in Agree). The Server performs the
   // exchanges. Same errors as Agree.
   static constexpr int64_t kNothing = -1;
   absl::Status Want(int64_t what);

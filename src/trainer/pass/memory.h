@@ -8,10 +8,10 @@
 //   the running part             the same for the unfinished layers
 //   its peak                     a layer's attention or activation backward, the logits, or the update of the weights
 //
-// Counts everything that grows with rows, keys, or parameters: tensors, the kernels' scratch, and the cut's tables.
-// Excludes the batch itself, which already exists; memory that libraries keep after they run; and the kernels'
-// permanent scratch, at most 8 MiB per thread (kernels/scratch.h). Tests compare the prediction with the measured peaks
-// of the tensors and of the process.
+// Counts everything that grows with rows, keys, or parameters: tensors, the kernels' scratch, and the tables for
+// splitting. Excludes the batch itself, which already exists; memory that libraries keep after they run; and the
+// kernels' permanent scratch, at most 8 MiB per thread (kernels/scratch.h). Tests compare the prediction with the
+// measured peaks of the tensors and of the process.
 #pragma once
 
 #include <cstdint>

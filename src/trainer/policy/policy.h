@@ -100,7 +100,7 @@ class Policy {
   // `version`. Destroys the gradients.
   void GatherSnapshot(int64_t version);
   void DropSnapshot() { snapshot_ = nullptr; }
-  // Sets the draft head that snapshots contain besides the parameters; empty (default) = none. REQUIRES: one rank.
+  // Sets the draft head to include in snapshots; empty (default) = none. REQUIRES: one rank.
   void Carry(model::DraftTensors draft);
 
  private:

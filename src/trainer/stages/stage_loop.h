@@ -1,5 +1,5 @@
-// Runs a supervised stage on rank 0: decides the conversations' order, when to save, and when to stop. StageRun runs
-// the steps on all ranks. One object per stage. Used by one thread, which blocks.
+// Runs a supervised stage on rank 0: chooses the order of conversations, and decides when to save and when to stop.
+// StageRun runs the steps on all ranks. One object per stage. Used by one thread, which blocks.
 #pragma once
 
 #include <cstdint>

@@ -44,7 +44,7 @@ std::optional<int64_t> PassOf(const Requirement& requirement);
 
 struct RequirementResult {
   bool met = false;
-  std::string text;  // one line with the figure, the bound, and where the bound comes from
+  std::string text;  // one line with the figure, the bound, and the bound's source
 };
 
 // A requirement that refers to `best` is met if no earlier evaluation has the figure. Equal values meet >= and <=

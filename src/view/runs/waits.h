@@ -1,5 +1,5 @@
 // Breaks down the trainer's waits for batches by cause. A wait ends when the batch's last group gets its reward. Its
-// causes are what that group's last episode did during the wait.
+// causes are the activities of that group's last episode during the wait.
 //
 //   wait      |----------------------------------------------------------------|
 //             t0        last episode of the last group          end     reward  batch  received

@@ -7,7 +7,7 @@
 //
 // Implementations must follow these rules:
 //   1. Plan has no side effects: no files, processes, or calls. Present only reads.
-//   2. If Start fails, it cleans everything up, or its error lists what is left.
+//   2. If Start fails, it cleans everything up, or its error lists the leftovers.
 //   3. Stop gives the run its configured stop time. Calling it after the run has ended is safe.
 //   4. Watch returns only after all of the run's work has stopped.
 //

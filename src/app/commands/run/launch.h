@@ -7,7 +7,7 @@ namespace ingot::app {
 
 struct LaunchArgs {
   RunArgs run;
-  bool dry_run = false;  // only prints what would start
+  bool dry_run = false;  // only prints what would be started
 };
 int Launch(const LaunchArgs& args);
 
