@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# scripts/check.sh            every part below, as `make check` runs them: hours on two cores
+# scripts/check.sh            all parts below, as in `make check`; takes hours on two cores
 # scripts/check.sh PART ...   only these parts
 #
 #   formatting            clang-format
-#   thread-safety-plain   clang's thread-safety analysis of the sources that need neither torch nor gRPC (minutes)
+#   thread-safety-plain   clang's thread-safety analysis of sources that need neither torch nor gRPC (minutes)
 #   thread-safety         the same for all sources
-#   tsan-core             ThreadSanitizer over the policy, the pool and the flow of a gateway call (minutes)
-#   tsan                  ThreadSanitizer over everything that builds without torch and gRPC
-#   asan                  AddressSanitizer and UBSan over everything
+#   tsan-core             ThreadSanitizer on the policy, the pool, and the path of a gateway call (minutes)
+#   tsan                  ThreadSanitizer on everything that builds without torch and gRPC
+#   asan                  AddressSanitizer and UBSan on everything
 #   slow                  the tests with label `slow`
 #   wheel                 `make wheel`, then trains the run of `ingot init` in a fresh environment (downloads torch)
 #   deb                   `make deb`, then trains the run of `ingot init` from the unpacked package
 #   docs                  runs the marked blocks of the pages (scripts/run_docs.py); takes minutes
-#   tidy                  clang-tidy over the sources that need neither torch nor gRPC
-#   tidy-changed          the same, only over sources changed since BASE (main); builds only the messages
+#   tidy                  clang-tidy on sources that need neither torch nor gRPC
+#   tidy-changed          the same, but only on sources changed since BASE (main); builds only the protos
 #
 # Stops at the first failure. Some parts need build/release (`make build`).
 set -euo pipefail

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Prints the ten slowest tests of the last `make test`, and the ten objects that took longest to compile: costs.py BUILD
 
-Times are wall clock, next to whatever else ran. An object that came from a compiler cache counts with the time of that.
+Times are wall-clock times and include the effect of other jobs. For an object from a compiler cache, the time is that
+of the cache hit.
 """
 import pathlib
 import re

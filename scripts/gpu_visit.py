@@ -1,5 +1,5 @@
-"""Supervises a visit to a machine with a GPU (gpu_visit.sh): runs each part as a process with a limit, and keeps each result
-as soon as it is there. gpu_visit_parts.py has the parts."""
+"""Supervises a visit to a machine with a GPU (gpu_visit.sh): runs each part as a process with a time limit, and stores
+each result immediately. gpu_visit_parts.py has the parts."""
 import argparse
 import datetime
 import json

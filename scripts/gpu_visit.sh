@@ -4,7 +4,7 @@
 #
 #   scripts/gpu_visit.sh ARCHIVE [--out FOLDER] [--minutes N] [--standin LIBRARIES]
 #
-# ARCHIVE    build/ingot-bundle.tar.gz (`make cuda bundle`), or a folder in which it was unpacked, or build/release
+# ARCHIVE    build/ingot-bundle.tar.gz (`make cuda bundle`), or the folder where it was unpacked, or build/release
 # --out      where results.jsonl, the logs, and gpu-visit.tar.gz are written; gpu-visit-DATE unless set
 # --minutes  time of the whole visit, 12 unless set; each part gets its share
 # --standin  runs the same parts at small sizes on the stand-in for the CUDA runtime (build/release/tests/standin/lib)

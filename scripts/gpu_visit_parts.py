@@ -1,7 +1,8 @@
-"""The parts of a visit to a machine with a GPU: gpu_visit_parts.py PART FOLDER OUT STANDIN.
+"""Runs one part of a visit to a machine with a GPU: gpu_visit_parts.py PART FOLDER OUT STANDIN.
 
-A part prints a JSON line per result, and last a verdict: {"verdict": "ok" | "failed" | "skipped", "why": ...}. A part whose
-results count although it was cut off prints {"verdict": "partial"} first. Anything else that it prints is its log."""
+A part prints a JSON line per result, followed by a verdict: {"verdict": "ok" | "failed" | "skipped", "why": ...}. A
+part whose results are valid even if it is interrupted prints {"verdict": "partial"} first. All other output is its
+log."""
 import importlib.util
 import json
 import os

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Puts the contents of Ingot's image into build/image: the files of an installation (stage.sh) with torch's libraries.
+# Copies the contents of Ingot's image to build/image: an installation's files (stage.sh) with torch's libraries.
 # scripts/image.sh BUILD [cuda]
 #
-# With `cuda` the image has libingot_cuda.so, if `make cuda` built it, and docker/Dockerfile.cuda installs torch and
+# With `cuda`, the image has libingot_cuda.so, if `make cuda` built it, and docker/Dockerfile.cuda installs torch and
 # NVIDIA's libraries from PyPI.
 set -euo pipefail
 cd "$(dirname "$0")/.."

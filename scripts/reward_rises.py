@@ -1,4 +1,4 @@
-"""Fails unless the reward of the run of `ingot init` has risen: reward_rises.py METRICS.JSONL."""
+"""Fails unless the reward rose in the run from `ingot init`: reward_rises.py METRICS.JSONL."""
 import json
 import sys
 

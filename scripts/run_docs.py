@@ -11,8 +11,8 @@ Without pages, runs README.md and every page under docs/ that has a mark. A mark
     <!-- run: seconds=900 -->            a longer time limit for the whole page (default 300)
 
 The blocks of a page run in order, in one bash with `set -e`, in build/docs/PAGE, a copy of the repository. build/release is
-on PATH, HOME is empty, and curl fails if a server responds with an error. $MODEL is the folder of a small model. Processes
-that the blocks started are ended afterward. Failing blocks are reported by page and line.
+on PATH, HOME is empty, and curl fails if a server responds with an error. $MODEL is a small model's folder. Processes
+that the blocks started are stopped afterward. Failing blocks are reported by page and line.
 """
 import argparse
 import dataclasses

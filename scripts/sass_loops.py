@@ -1,4 +1,5 @@
-"""Reads the machine code (SASS) that `cuobjdump -sass` prints, and finds the cheapest way through a kernel's inner loop."""
+"""Reads the machine code (SASS) that `cuobjdump -sass` prints, and finds the cheapest path through a kernel's inner
+loop."""
 import heapq
 import re
 from dataclasses import dataclass, field

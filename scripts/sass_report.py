@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Counts what each pipe of a GPU must do in a kernel's inner loop, from its machine code, without a GPU.
+"""Counts the work of each GPU pipe in a kernel's inner loop, from its machine code, without a GPU.
 
   sass_report.py [OBJECT ...]           prints a table; without objects, compiles src/kernels/cuda/*.cu
     --only REGEX                        only kernels whose short name matches, such as ForwardKernel<BFloat16>
@@ -10,12 +10,12 @@
 
 The second table has bytes and operations that were counted by hand (kernel_work.py).
 
-It needs cuobjdump and nvdisasm (PyPI: nvidia-cuda-cuobjdump, nvidia-cuda-nvdisasm) and, without objects, nvcc. They are
-looked for in INGOT_CUDA_HOME and .venv (scripts/setup.sh cuda). Exit code 77: one of them is missing.
+It needs cuobjdump and nvdisasm (PyPI: nvidia-cuda-cuobjdump, nvidia-cuda-nvdisasm) and, without objects, nvcc. It looks
+for them in INGOT_CUDA_HOME and .venv (scripts/setup.sh cuda). Exit code 77: one of them is missing.
 
-A warp's time in a pipe is its instructions times the cycles that a quarter of an SM needs for each. Shares are of the
-tensor pipe's time, or, in a kernel without tensor instructions, of the busiest pipe's. The counts tell which pipe limits a
-loop. They do not tell its speed: latencies, conflicts, and memory are not in them.
+A warp's time in a pipe is its instructions times the cycles that a quarter of an SM needs for each. Shares are relative
+to the tensor pipe's time or, in a kernel without tensor instructions, the busiest pipe's. The counts show which pipe
+limits a loop. They do not show its speed, because they exclude latencies, conflicts, and memory.
 """
 import argparse
 import glob

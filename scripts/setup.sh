@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs the packages that Ingot's build, tests and runs need on Debian 12: system packages by apt, LibTorch by pip into .venv.
+# Installs the packages that Ingot's build, tests, and runs need on Debian 12: system packages with apt, and LibTorch
+# into .venv with pip.
 #
 #   scripts/setup.sh            what `make build`, `make smoke` and `make test` need
 #   scripts/setup.sh check      that, and what `make check` adds (clang, sanitizer runtimes)
@@ -9,7 +10,7 @@
 #                               Kubernetes; no server is started by the installation, and `make test` installs none: a test
 #                               without its server is skipped
 #
-# Prints the list before it installs, skips installed packages, and stops after the list without permission to install.
+# Prints the list before it installs, skips installed packages, and stops after the list if it may not install.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 profile="${1:-base}"
@@ -59,7 +60,7 @@ for package in "${apt_packages[@]}"; do
   [ "$status" = "install ok installed" ] || missing_apt+=("$package")
 done
 
-# Programs of tests, in a separate environment: .venv holds only libraries.
+# Programs for tests, in a separate environment, because .venv contains only libraries.
 if [ "$profile" = services ] && [ ! -x .venv-services/bin/kubernetes-validate ]; then
   echo "setup: Python wheels to install into .venv-services: kubernetes-validate"
   [ -x .venv-services/bin/python ] || /usr/bin/python3 -m venv .venv-services

@@ -39,7 +39,7 @@ needed | while read -r library; do
 done
 cat >"$out/bin/ingot" <<'RUN'
 #!/bin/bash
-# Runs the binary with its libraries and torch 2.11: the torch in INGOT_TORCH_DIR, next to this installation, or of python3.
+# Runs the binary with its libraries and torch 2.11, from INGOT_TORCH_DIR, next to this installation, or python3's.
 here=$(dirname "$(dirname "$(readlink -f "$0")")")
 torch=${INGOT_TORCH_DIR:-$here/torch}
 if [ ! -e "$torch/lib/libtorch_cpu.so" ] && [ -z "$INGOT_TORCH_DIR" ]; then

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# `make test` runs every test without the label slow. Its last lines name skipped tests with their reasons, and failed ones.
+# `make test` runs every test without the label slow. Its last lines list skipped tests with their reasons, and failed
+# tests.
 #
-# Up to three failed tests run once more, each by itself. The second run decides, because a busy machine can exceed a
+# Up to three failed tests run once more, one at a time. The second run decides, because a busy machine can exceed a
 # test's time limit. The last lines name each test that failed at first, with its output: such a test needs a fix.
 #
 #   scripts/test.sh BUILD JOBS [ctest argument ...]     BUILD: build/release, or a folder of tests in it

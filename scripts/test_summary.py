@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Says what a run of ctest skipped, and what failed in it: test_summary.py LOG [LOG OF THE FAILED TESTS' SECOND RUN]
+"""Reports which tests a ctest run skipped and which failed: test_summary.py LOG [LOG OF THE FAILED TESTS' SECOND RUN]
 
 `test_summary.py --self-test` checks this script.
 
-The skipped tests come with the reason that each gave: GoogleTest prints "file:line: Skipped", the reason, and
+Each skipped test is listed with its reason: GoogleTest prints "file:line: Skipped", the reason, and
 "[  SKIPPED ] Suite.Name"; tests of other kinds print a line "SKIPPED name: reason".
 
-Each failed test comes with the part of its output that says why, once more at the end of a run, where no one has to
-look for it: the cases of GoogleTest that failed, or else the last lines.
+Each failed test is listed with the relevant part of its output, so that it appears at the end of a run: the GoogleTest
+cases that failed, or else the last lines.
 """
 import re
 import sys

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Clang's thread-safety analysis over the project's sources, parsed with the flags of a build; nothing is compiled.
+"""Runs Clang's thread-safety analysis on the project's sources with a build's flags. Compiles nothing.
 
     thread_safety.py BUILD JOBS plain|all [PATH_PART ...]
 
-BUILD holds a compile_commands.json. Sources that reach no base/mutex.h have nothing to analyse and are left out. `plain` leaves out the sources that need torch or gRPC: they take most of the time.
-With PATH_PARTs, only the sources whose path contains one.
+BUILD contains a compile_commands.json. Sources that do not include base/mutex.h have nothing to analyze and are
+skipped. `plain` also skips the sources that need torch or gRPC, which take most of the time. With PATH_PARTs, analyzes
+only sources whose path contains one.
 """
 import concurrent.futures
 import json

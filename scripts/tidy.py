@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Runs clang-tidy over the project's own sources of a build folder: tidy.py BUILD_DIR JOBS [PATH_PART ...].
+"""Runs clang-tidy on the project's own sources in a build folder: tidy.py BUILD_DIR JOBS [PATH_PART ...].
 
-With PATH_PARTs, only over the sources whose path contains one. A finding whose place is outside the project (the
-analyzer inside a header of Boost) is not ours to fix and is left out.
+With PATH_PARTs, checks only sources whose path contains one. Omits findings outside the project, such as the analyzer's
+in a Boost header.
 """
 import concurrent.futures
 import json

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs an agent of this folder without compiling it first: compiled.py AGENT [ARGUMENT ...]
+"""Runs an agent in this folder without compiling it first: compiled.py AGENT [ARGUMENT ...]
 
     python3 -m compileall -q examples/agents
     python3 -I -S examples/agents/compiled.py tool_agent task.json

@@ -1,11 +1,11 @@
 """A corpus of chunks in SQLite: search by BM25, embeddings, or both, patterns, and whole documents.
 
-Corpus.of({ID: TEXT}) indexes chunks in memory. Corpus.open(FILE) reads a file that corpus.py made:
+Corpus.of({ID: TEXT}) indexes chunks in memory. Corpus.open(FILE) reads a file created by corpus.py:
 
     corpus.py CHUNKS.jsonl FILE         lines {"id": ID, "document": ID, "text": TEXT}
     embeddings.py FILE MODEL_FOLDER     adds the embeddings, which the searches "dense" and "hybrid" need
 
-Needs only the standard library, and for embeddings numpy.
+Needs only the standard library and, for embeddings, numpy.
 """
 import json
 import signal

@@ -3,9 +3,9 @@
 
     embeddings.py FILE MODEL_FOLDER [CHUNKS_PER_COMMIT]     FILE: made by corpus.py; MODEL_FOLDER: see minilm.py
 
-Prints its progress and its time. The vectors are stored in FILE, as float16, in batches. If it is stopped, the next start continues
-after the last complete batch. Queries use the same model, from the same folder. Exit codes: 0, or 2 for a mistake in how it was
-called.
+Prints its progress and time. The vectors are stored in FILE as float16, in batches. If it is stopped, the next start
+continues after the last complete batch. Queries use the same model, from the same folder. Exit codes: 0, or 2 for
+invalid arguments.
 """
 import pathlib
 import sqlite3

@@ -1,4 +1,4 @@
-"""What the agents of this folder share: the task's file, the model, tool calls, and the report.
+"""Code shared by the agents in this folder: the task's file, the model, tool calls, and the report.
 
 Only the standard library, and imports as few as those of tool_agent.py: run the agents as `python3 -I -S`.
 """

@@ -1,7 +1,7 @@
 """A client for MCP servers (Model Context Protocol, revision 2025-06-18): tools over stdio or streamable HTTP.
 
-Only the standard library. connect(settings) takes an entry of Ingot's ${mcp.servers}: {"command", "args", "env"}, or {"url",
-"headers"}. A session is used by one thread.
+Needs only the standard library. connect(settings) takes an entry of Ingot's ${mcp.servers}: {"command", "args", "env"},
+or {"url", "headers"}. Use a session on one thread only.
 """
 import json
 import os

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Plays an episode of an OpenEnv server: tool_agent.py whose tools are the steps of an environment.
+"""Plays an episode on an OpenEnv server, like tool_agent.py with the environment's steps as tools.
 
     OPENAI_BASE_URL=http://host:port/v1 OPENAI_API_KEY=... openenv_agent.py TASK.json
 
-TASK.json, every field but the first two optional:
+TASK.json; all fields except the first two are optional:
 
     {"environment": "ws://127.0.0.1:8000/ws",
      "prompt": "text of the user's message; the first observation follows it",
@@ -12,12 +12,12 @@ TASK.json, every field but the first two optional:
      "text_field": "text",           an answer without a tool call is a step too: its text is this field of the action
      "max_turns": 8, "max_tokens": 64}
 
-A tool call is a step whose action is the call's arguments; its result is the observation as JSON, or the server's error.
-The episode ends when the environment is done, the model answers without a step, or after max_turns requests. The last
-line printed is {"reward": the sum of the steps' rewards, "signals": {"openenv/steps": .., "openenv/errors": ..}}, for the
-verifier `agent_reported`. Exit codes: 0, 1 if a server could not be talked to, 2 for a mistake in how it was called.
+A tool call is a step with the call's arguments as the action. Its result is the observation as JSON, or the server's
+error. The episode ends when the environment is done, the model answers without a step, or after max_turns requests. The
+last line printed is {"reward": the sum of the steps' rewards, "signals": {"openenv/steps": .., "openenv/errors": ..}},
+for the verifier `agent_reported`. Exit codes: 0, 1 if a server could not be reached, 2 for invalid arguments.
 
-The protocol of OpenEnv 0.3 is JSON over a WebSocket, one connection an episode; no package is needed.
+OpenEnv 0.3's protocol is JSON over a WebSocket, with one connection per episode. No package is needed.
 """
 import base64
 import json

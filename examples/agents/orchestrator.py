@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Solves a task with sub-agents that work at the same time, as the orchestrator of Kimi K2.5 (arXiv 2602.02276, section 3).
+"""Solves a task with sub-agents that work in parallel, like Kimi K2.5's orchestrator (arXiv 2602.02276, section 3).
 
     OPENAI_BASE_URL=http://host:port/v1 OPENAI_API_KEY=... INGOT_EPISODE_ID=... orchestrator.py TASK.json
 
-TASK.json, every field but the first two optional:
+TASK.json; all fields except the first two are optional:
 
     {"prompt": "text of the user's message",
      "answer": "expected text",         the reward is 1 if the answer equals it, or the share of right words
@@ -17,10 +17,10 @@ TASK.json, every field but the first two optional:
     create_subagent(name, system)   a sub-agent with its own messages and the tools and tables of "sub_agent"
     assign_task(agent, task)        its answer; the assignments of one turn run at the same time, those to one agent in turn
 
-A sub-agent that fails or never answers is reported to the model as the tool's result and counts as assigned, not finished.
-Posts the reward, the signals `subagents/*`, and the fact `stages` (docs/guide/rewards.md), which Ingot compares with its own
-count of the calls. A stage is a turn of the orchestrator and the calls of its sub-agents. Its critical steps are 1 and the
-most calls of any sub-agent. Exit codes: 0, 1 if the server could not be talked to, 2 for a mistake in how it was called.
+If a sub-agent fails or never answers, the tool's result says so, and it counts as assigned but not finished. Posts the
+reward, the signals `subagents/*`, and the fact `stages` (docs/guide/rewards.md), which Ingot compares with its own
+count of the calls. A stage is one turn of the orchestrator and its sub-agents' calls. Its critical steps are 1 plus the
+highest number of calls by any sub-agent. Exit codes: 0, 1 if the server could not be reached, 2 for invalid arguments.
 """
 import sys
 

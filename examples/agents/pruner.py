@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Searches a corpus and prunes its own context, as the harness of Context-1 (Chroma, 2026).
+"""Searches a corpus and prunes its own context, like Context-1's harness (Chroma, 2026).
 
     OPENAI_BASE_URL=http://host:port/v1 OPENAI_API_KEY=... INGOT_EPISODE_ID=... pruner.py TASK.json
 
-TASK.json, every field but the first two optional:
+TASK.json; all fields except the first two are optional:
 
     {"question": "text", "chunks": {"ID": "text"},        or "corpus": "FILE" that corpus.py made
      "system": "text",
@@ -18,11 +18,11 @@ TASK.json, every field but the first two optional:
     read_document(doc_id)    all chunks of a document
     prune_chunks(chunk_ids)  removes chunks from the context
 
-Each result ends with "[Token usage: 14,203/32,768]". Above the soft limit, a note suggests to prune or to answer. Above the
-hard limit, every tool but prune_chunks is refused. Pruned chunks leave the messages but stay in what is posted. The answer is
-a text without a call: a ranked list of chunk ids. Posts the facts `seen`, `returned`, and `pruned` for the reward term
-`retrieval`, and prints the returned ids. Exit codes: 0, 1 if the server could not be talked to, 2 for a mistake in how it was
-called.
+Each result ends with "[Token usage: 14,203/32,768]". Above the soft limit, a note suggests pruning or answering. Above
+the hard limit, every tool except prune_chunks is rejected. Pruned chunks are removed from the messages but not from the
+posted facts. The answer is a message without a call: a ranked list of chunk ids. Posts the facts `seen`, `returned`,
+and `pruned` for the reward term `retrieval`, and prints the returned ids. Exit codes: 0, 1 if the server could not be
+reached, 2 for invalid arguments.
 """
 import sys
 

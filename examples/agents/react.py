@@ -9,10 +9,10 @@ TASK.json is tool_agent.py's, without "session" and "strict", and optionally
      "environment": "ws://127.0.0.1:8000/ws",             an OpenEnv server: the tool `step(action)` takes an action of it
      "reset": {"seed": 7}}                                what the environment is reset with; the observation follows the prompt
 
-If two tools have one name, a later server's is offered as NAME_TOOL. With an environment, the last line printed is
-{"reward": the sum of the steps' rewards, "signals": {..}}, for the verifier `agent_reported`, and otherwise the answer. An
-episode without an answer after max_turns prints an empty line. Exit codes: 0, 1 if a server could not be talked to, 2 for a
-mistake in how it was called.
+If two tools have the same name, the later server's tool is offered as NAME_TOOL. With an environment, the last line
+printed is {"reward": the sum of the steps' rewards, "signals": {..}}, for the verifier `agent_reported`, and otherwise
+the answer. An episode without an answer after max_turns prints an empty line. Exit codes: 0, 1 if a server could not be
+reached, 2 for invalid arguments.
 """
 import sys
 

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Works in a chain of short contexts: at a limit the model writes a summary, and continues from the prompt and the summary.
+"""Works in a chain of short contexts: at a limit, the model writes a summary and continues from the prompt and the
+summary.
 
     OPENAI_BASE_URL=http://host:port/v1 OPENAI_API_KEY=... summarizer.py TASK.json
 
-The self-summary of Composer 2 (arXiv 2603.24477). Every call of the chain, summaries included, belongs to one episode, so all
-their tokens get the episode's reward. TASK.json is tool_agent.py's, without "session" and "strict", and also has
+Implements Composer 2's self-summary (arXiv 2603.24477). Every call in the chain, including summaries, belongs to one
+episode, so all their tokens get the episode's reward. TASK.json is tool_agent.py's, without "session" and "strict", and
+also has
 
     {"trigger": 2000,                    bytes of messages after which a summary is asked for
      "summary_prompt": "Summarize.",     the request for it
@@ -12,9 +14,8 @@ their tokens get the episode's reward. TASK.json is tool_agent.py's, without "se
      "max_summaries": 8,                 a chain that needs more ends without an answer
      "answer_file": "answer.txt"}        where the answer also goes, for an answer of several lines
 
-Prints the answer, or an empty line for a chain that never ends: its turns or summaries are used up. After an empty summary,
-the chain continues from the prompt alone. Exit codes: 0, 1 if the server could not be talked to, 2 for a mistake in how it
-was called.
+Prints the answer, or an empty line if the chain has used up its turns or summaries. After an empty summary, the chain
+continues from the prompt alone. Exit codes: 0, 1 if the server could not be reached, 2 for invalid arguments.
 """
 import sys
 

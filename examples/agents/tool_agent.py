@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""A small tool-using agent: plain Python, only the standard library.
+"""A small tool-using agent in plain Python, with only the standard library.
 
     OPENAI_BASE_URL=http://host:port/v1 OPENAI_API_KEY=... tool_agent.py TASK.json [PROMPT]
 
-Sends the prompt to an OpenAI-compatible server, carries out the tool calls that come back, sends the results, and so on
-until the model answers without a call; prints that answer. All it knows of the server is the two variables above (and
-OPENAI_MODEL, if set). TASK.json, every field optional:
+Sends the prompt to an OpenAI-compatible server, executes the returned tool calls, sends the results, and repeats this
+until the model answers without a call. Prints that answer. It knows the server only from the two variables above (and
+OPENAI_MODEL, if set). All fields of TASK.json are optional:
 
     {"prompt": "text of the user's message; the argument PROMPT comes before it",
      "system": "text of the system message",
@@ -17,12 +17,13 @@ OPENAI_MODEL, if set). TASK.json, every field optional:
      "strict": false}                        true: a call whose arguments are not JSON ends it, with an empty answer
 
 An unknown tool or key and malformed arguments are reported to the model as the tool's result. An agent that has not
-answered after max_turns requests prints an empty line. Exit codes: 0, 1 if the server could not be talked to, 2 for a
-mistake in how it was called.
+answered after max_turns requests prints an empty line. Exit codes: 0, 1 if the server could not be reached, 2 for
+invalid arguments.
 
-A run of training starts thousands of these, often on few cores, so start-up counts: run it as `python3 -I -S`, and with
-compiled.py for many short episodes. The imports are chosen for that: `json` and `socket` are thin Python around the C
-modules `_json` and `_socket`, and load `re`, `enum` and `selectors`, which take longer than all the rest of this program.
+A training run starts thousands of these agents, often on few cores, so startup time matters: run it as `python3 -I -S`,
+and with compiled.py for many short episodes. The imports are chosen for that: `json` and `socket` are thin Python
+around the C modules `_json` and `_socket`, and load `re`, `enum` and `selectors`, which take longer than all the rest
+of this program.
 """
 import sys
 

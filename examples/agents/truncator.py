@@ -8,8 +8,8 @@ TASK.json is tool_agent.py's, without "session" and "strict", and also has
     {"limit": 8000,                 bytes of messages, above which results are dropped, the oldest first
      "keep": 1}                     results that are never dropped, the newest
 
-A dropped result reads "[dropped]". The gateway records each request as it was, so every call is trained with the messages
-that it had. Exit codes: 0, 1 if the server could not be talked to, 2 for a mistake in how it was called.
+A dropped result is replaced with "[dropped]". The gateway records each request as sent, so every call is trained with
+its own messages. Exit codes: 0, 1 if the server could not be reached, 2 for invalid arguments.
 """
 import sys
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""An agent that thinks, then answers: two calls of an OpenAI-compatible server. Plain Python, only the standard library.
+"""An agent that thinks and then answers, with two calls to an OpenAI-compatible server. Plain Python, only the standard
+library.
 
-Its messages are in HOME/session.json before every call, and an agent that finds the file continues from there. So it may be
-ended between its calls, and started again on a copy of HOME. Prints 1 if the answer begins with an ASCII character, else 0.
+It saves its messages to HOME/session.json before every call and continues from an existing file. So it may be stopped
+between its calls and restarted on a copy of HOME. Prints 1 if the answer begins with an ASCII character, else 0.
 """
 import http.client
 import json

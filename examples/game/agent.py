@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Plays one game of Nim with the model against a scripted opponent: agent.py TASK.json
 
-TASK.json is {"heap": N, "skill": S, "seed": K}. The players take turns, and each takes 1, 2, or 3 stones; who takes the
-last one wins. The model begins. The opponent makes the winning move, if there is one, with probability S, and otherwise
-any move. The last line printed is `won`, `lost`, or `illegal`.
+TASK.json is {"heap": N, "skill": S, "seed": K}. The players take turns, and each takes 1, 2, or 3 stones; the player
+who takes the last one wins. The model begins. The opponent makes the winning move, if there is one, with probability S,
+and otherwise any move. The last line printed is `won`, `lost`, or `illegal`.
 
-This program knows Ingot only by OPENAI_BASE_URL and OPENAI_API_KEY, so it also plays with any other server.
+This program uses Ingot only through OPENAI_BASE_URL and OPENAI_API_KEY, so it also works with any other server.
 """
 import json
 import os

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes the games of examples/game next to this file: train.jsonl, eval.jsonl, and sft.jsonl. Same bytes every time.
 
-A task is a heap that the first player can win, and the opponent's seed. The two task files share no seed. sft.jsonl has
-games in which both players make any legal move: it teaches the form of a move, not which moves win.
+A task consists of a heap that the first player can win and the opponent's seed. The two task files share no seeds.
+sft.jsonl has games in which both players make any legal move: it teaches the form of a move, not which moves win.
 """
 import json
 import pathlib

@@ -1,7 +1,7 @@
-"""The score of an Inspect log as a verifier's report: score.py LOG_FOLDER.
+"""Converts an Inspect log's score to a verifier's report: score.py LOG_FOLDER.
 
-Prints {"reward": the first scorer's value, "signals": {"inspect/SCORER": value, ...}}. C, P and I count as 1, 0.5 and 0. A log
-that is missing, not ended or of a sample with an error is an error of the verifier, so that the episode is tried again.
+Prints {"reward": the first scorer's value, "signals": {"inspect/SCORER": value, ...}}. C, P, and I count as 1, 0.5, and
+0. If the log is missing or incomplete, or its sample has an error, the verifier fails, so that the episode is retried.
 """
 import json
 import os

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Makes the labelled verdicts of the example in docs/results/judge.md: generate.py [FOLDER [LABELS HELD_OUT]].
+"""Creates the labeled verdicts for the example in docs/results/judge.md: generate.py [FOLDER [LABELS HELD_OUT]].
 
 A response claims a sum: "3 4 1 9 = 7". Its label says whether the claim holds (mod 10). A judge that reasons writes the running
-sums before its verdict, "3 7 8 7 yes"; a classic judge writes only the verdict, "yes". Both see the same labels.
+sums before its verdict, "3 7 8 7 yes"; a classic judge writes only the verdict, "yes". Both get the same labels.
 """
 import json
 import pathlib

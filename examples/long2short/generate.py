@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Makes the data of the recipe long2short in docs/guide/data.md: generate.py [FOLDER].
+"""Creates the data for the long2short recipe in docs/guide/data.md: generate.py [FOLDER].
 
-The answer to "17: K" is "k". A model may explain it first, "K is k so k", and may say more than it needs, "well well k". The warm
-start shows answers of every length, so that a reward for short ones has something to choose from.
+The answer to "17: K" is "k". A model may explain it first, "K is k so k", and may add unnecessary words, "well well k".
+The warm start shows answers of every length, so that a reward for short answers has an effect.
 """
 import json
 import pathlib

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""A run's record as an offline run of Weights & Biases: to_wandb.py RUN [--project NAME].
+"""Converts a run's record to an offline Weights & Biases run: to_wandb.py RUN [--project NAME].
 
 Reads RUN/metrics.jsonl and writes a folder below RUN/wandb. `wandb sync` sends that folder, from any machine; wandb prints the command at the end.
-Each call makes a new run of W&B with all steps so far. Needs `pip install wandb`.
+Each call creates a new W&B run with all steps so far. Needs `pip install wandb`.
 """
 import argparse
 import json

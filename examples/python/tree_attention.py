@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""ingot::tree_attention from Python, compared with FlexAttention and a dense mask.
+"""Calls ingot::tree_attention from Python and compares it with FlexAttention and a dense mask.
 
     ninja -C build/release ingot_ops
     python examples/python/tree_attention.py build/release/src/kernels/libingot_ops.so [--compile]
 
-Needs a full torch of the version Ingot was built with. Packs one prompt and several answers below it into one stream,
-checks the operator's output and gradients against both, runs torch.library.opcheck, and prints times. --compile also
-compiles FlexAttention (needs a C++ compiler; otherwise it runs eagerly, which builds the whole score matrix).
-Exit status 1 if anything differs.
+Needs a complete torch installation of the version that Ingot was built with. Packs one prompt and several answers below
+it into one stream, checks the operator's output and gradients against both, runs torch.library.opcheck, and prints
+times. --compile also compiles FlexAttention (needs a C++ compiler; otherwise it runs eagerly, which builds the whole
+score matrix). Exit status 1 if anything differs.
 """
 import argparse
 import math

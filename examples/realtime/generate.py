@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Makes the data of the real-time example in a folder: generate.py [--out FOLDER] [--users N]. Same arguments, same tasks.
+"""Creates the real-time example's data in a folder: generate.py [--out FOLDER] [--users N]. The same arguments give the
+same tasks.
 
     user       code c
     assistant  h            brief
     assistant  it is h      polite      right if h = rule(c), in either style
 
-sft.jsonl shows both styles equally often and the right letter always. eval.jsonl asks for every letter once. users has a
-new key for each user who opts in.
+sft.jsonl shows both styles equally often, always with the right letter. eval.jsonl asks for every letter once. `users`
+has a new key for each user who opts in.
 """
 import argparse
 import json

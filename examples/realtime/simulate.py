@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Simulated users of `ingot serve --learn`: simulate.py RUN_FOLDER URL USERS_FILE [--before N] [--after N].
+"""Simulates users of `ingot serve --learn`: simulate.py RUN_FOLDER URL USERS_FILE [--before N] [--after N].
 
-Each user asks, waits for the answer, and gives a reward of 1 if the letter is right and the style is the one that all users
-prefer, otherwise 0. They prefer brief answers until round N of --before is decided, and polite ones from then on, for
---after more rounds. Prints each round's mean reward. Users pause while two rounds' feedback waits, and retry while the
-server restarts.
+Each user asks, waits for the answer, and gives a reward of 1 if the letter is right and the style is the one that users
+currently prefer, and otherwise 0. They prefer brief answers until round N (--before) is decided, and then polite ones
+for N more rounds (--after). Prints each round's mean reward. Users pause while two rounds' feedback waits, and retry
+while the server restarts.
 """
 import argparse
 import json

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Runs Terminus 2, of the package harbor, in the sandbox of an episode: terminus.py PROMPT, with OPENAI_BASE_URL and
-OPENAI_API_KEY set. Terminus types into a tmux session of this machine; Harbor's own environments, containers and trials are
-not used. Prints the agent's last message. MAX_TURNS bounds its turns, 8 by default."""
+"""Runs Terminus 2 from the package harbor in an episode's sandbox: terminus.py PROMPT, with OPENAI_BASE_URL and
+OPENAI_API_KEY set. Terminus types into a tmux session on this machine. Harbor's own environments, containers, and
+trials are not used. Prints the agent's last message. MAX_TURNS limits its turns (default 8)."""
 import asyncio
 import os
 import pathlib

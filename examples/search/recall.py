@@ -3,8 +3,9 @@
 
     recall.py CORPUS QUERIES.jsonl [K...]        QUERIES.jsonl: {"kind", "query", "relevant_ids"}, such as wordnet.py's
 
-CORPUS is a file of agents/corpus.py with embeddings. The last lines compare the fusion with each search on its own: the mean difference
-at the largest k over all queries of a kind, with a 95% bootstrap interval of paired queries. Exit code 2: a mistake in how it was called.
+CORPUS is a file from agents/corpus.py with embeddings. The last lines compare the fusion with each single search: the
+mean difference at the largest k over all queries of a kind, with a 95% bootstrap interval over paired queries. Exit
+code 2: invalid arguments.
 """
 import json
 import pathlib

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes a corpus and two-hop questions from WordNet's glosses (Debian package wordnet-base). Same arguments, same bytes.
+"""Creates a corpus and two-hop questions from WordNet's glosses (Debian package wordnet-base). The same arguments give
+the same bytes.
 
     wordnet.py --out FOLDER [--wordnet /usr/share/wordnet] [--chunks 20000] [--questions 500] [--seed 7]
 
@@ -8,9 +9,10 @@
     queries.jsonl      {"kind": "name", "paraphrase", or "question", "query", "relevant_ids"} for recall.py
 
 A question joins a part and its whole. One of them is named, and the other is described, as in "Which WHOLE, that is .., has the part
-NAME?". The description is the gloss in other words: every noun is replaced by a synonym or its hypernym, and every other content word
-by a synonym, or left out. It shares no stem with the chunk. So words find the named chunk, meaning finds the described one, and both are needed. The other chunks are first
-those closest to them in WordNet, then any nouns.
+NAME?". The description is the gloss in other words: every noun is replaced by a synonym or its hypernym, and every
+other content word is replaced by a synonym or left out. It shares no stem with the chunk. So word search finds the
+named chunk, search by meaning finds the described one, and both are needed. The remaining chunks are the closest ones
+in WordNet first, and then any nouns.
 """
 import argparse
 import json

@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""Makes the smoke task: train.jsonl, eval.jsonl and sft.jsonl next to this file. Same arguments, same bytes.
+"""Creates the smoke task: train.jsonl, eval.jsonl, and sft.jsonl next to this file. The same arguments give the same
+bytes.
 
     user       item kt
     assistant  calls lookup({"key": "kt"})
     tool       c                              the code of that item, from a table only the agent has
     assistant  h                              right if h = rule(c)
 
-The rule is a fixed permutation of the letters that leaves none in place; it is written nowhere but in the rewards. The
-conversations for the warm start show how the tool is called and that the answer is a letter that depends on the code, but
-mislead about which: of CHOICES conversations with a code one gives the right answer and the others another, always the
-same. So imitating them is right one time in CHOICES, choosing what they show most often never, any constant answer one
-time in len(LETTERS), and copying the code never. Reinforcement finds the rule.
+The rule is a fixed permutation of the letters that moves every letter. Only the rewards reveal it. The warm-start
+conversations show how to call the tool and that the answer is a letter that depends on the code, but are misleading
+about the letter: of CHOICES conversations with a code, one gives the right answer, and the others all give the same
+wrong one. So imitating them is right one time in CHOICES, a constant answer one time in len(LETTERS), and the most
+frequent answer or a copy of the code never. Reinforcement learning finds the rule.
 
-Keys are two letters that occur in no answer. The three files share no key.
+Keys consist of two letters that occur in no answer. The three files share no keys.
 """
 import argparse
 import itertools

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Makes train.jsonl and eval.jsonl of the SmolLM2 run from `reasoning-gym`. Same arguments, same bytes.
+"""Creates train.jsonl and eval.jsonl for the SmolLM2 run from `reasoning-gym`. The same arguments give the same bytes.
 
     pip install reasoning-gym==0.1.25
     generate.py --out DIR
 
 Four kinds of task, mixed: sums, sorting numbers, sorting words, counting a letter. Each task has `history`: SHOTS solved
 tasks of its kind, as earlier turns of the conversation, the same for every task of the kind. They show the form of the
-answer, so that reinforcement has skill to teach and not form. Answers of the counting tasks are equally frequent, and
-sorting tasks ask as often for one order as for the other: no constant answer and no copy of the question is right more often
-than the table in docs/results/smollm2.md says.
+answer, so that reinforcement learning teaches the skill rather than the form. Answers to counting tasks are equally
+frequent, and sorting tasks request both orders equally often. So a constant answer or a copy of the question is right
+only as often as the table in docs/results/smollm2.md shows.
 
-No task of eval.jsonl is in train.jsonl, and none is among the solved ones.
+No task in eval.jsonl is in train.jsonl or among the solved tasks.
 """
 import argparse
 import collections

@@ -6,19 +6,20 @@
     bridge.py episode TASKSET --index I [--set KEY=VALUE ...]        one rollout, as the agent of a recipe, in its sandbox
 
 TASKSET is an installed package of verifiers 0.4 (or a module on PYTHONPATH); URL is the address that a run without
-`agents.recipes` prints. Each episode that the run opens is one rollout of the environment: its model calls go to the
-episode's own address, and its reward, the parts of it and the environment's metrics are posted when it ends. A rollout
-that the environment could not run ends as infrastructure_failed, one that its agent broke as failed; both are tried
-again. The bridge ends when the run has no more episodes.
+`agents.recipes` prints. Each episode that the run opens is one rollout of the environment. Its model calls go to the
+episode's own address, and its reward, the reward's parts, and the environment's metrics are posted when it ends. A
+rollout that the environment could not run ends as infrastructure_failed, and one that its agent broke ends as failed.
+Both are retried. The bridge ends when the run has no more episodes.
 
-As an agent of a recipe (examples/verifiers/sandbox.yaml) the bridge calls the model at OPENAI_BASE_URL, and its last line is
-{"reward": .., "signals": {..}}, for the verifier `agent_reported`. A rollout that failed exits with 1. Each episode then
-imports the environment anew, which takes seconds.
+As a recipe's agent (examples/verifiers/sandbox.yaml), the bridge calls the model at OPENAI_BASE_URL, and its last line
+is {"reward": .., "signals": {..}}, for the verifier `agent_reported`. If the rollout fails, the exit code is 1. In this
+case, each episode imports the environment again, which takes seconds.
 
 Every --set changes the environment's configuration, such as `agent.harness.id=bash` or `taskset.num_tasks=100`; values
-are JSON where they can be read as JSON. By default the harness is `null`, a chat with the task's own tools, and its
-programs run as processes next to the bridge: with `run` that is outside the run's sandboxes. Harnesses fetch their packages
-with uv, which must be on the PATH; a sandbox has no network, so there UV_DEFAULT_INDEX and UV_FIND_LINKS name a folder of them.
+are parsed as JSON if possible. By default, the harness is `null`, a chat with the task's own tools, and its programs
+run as processes next to the bridge. With `run`, that is outside the run's sandboxes. Harnesses fetch their packages
+with uv, which must be on the PATH. A sandbox has no network, so UV_DEFAULT_INDEX and UV_FIND_LINKS must name a folder
+with the packages there.
 """
 import argparse
 import asyncio

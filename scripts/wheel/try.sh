@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs dist/ingot_rl-*.whl into a fresh environment and trains the run of `ingot init` there, with no compiler on
+# Installs dist/ingot_rl-*.whl into a new environment and trains the run from `ingot init` there, with no compiler on
 # PATH. Prints the seconds for the install and until the first step, and fails unless the reward rises over the run.
 #
 #   try.sh [WHEEL_FOLDER]     PYTHON: interpreter for the environment (python3); INSTALLER: pip, uv, or pipx (pip)

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Makes the family "errands": train.jsonl, easy.jsonl, eval.jsonl, and sft.jsonl in --out. Same arguments, same bytes.
+"""Creates the family "errands": train.jsonl, easy.jsonl, eval.jsonl, and sft.jsonl in --out. The same arguments give
+the same bytes.
 
     user       do k m z                       2 to 5 independent look-ups
     assistant  calls assign_task({"agent": "a", "task": "k"}), assign_task({"agent": "b", "task": "m"}), ...
     tool       kc                             each sub-agent looks up its key, in two steps, and answers with the result
     assistant  kc ma zf                       the reward is the share of right words
 
-An episode has a budget of BUDGET critical steps. With all look-ups in one turn it needs 4. One after another, each takes 3,
-so only one fits. The conversations of the warm start assign all look-ups at once in one of CHOICES episodes and only the
-first one in the others, so imitating them scores 0.55 with guesses. Others are a sub-agent's: the sub-agents are the warm start itself.
-easy.jsonl has the look-ups of sub-agents, for agents/tool_agent.py.
+An episode has a budget of BUDGET critical steps. With all look-ups in one turn, it needs 4. One after another, each
+takes 3, so only one fits. The warm-start conversations assign all look-ups at once in one of CHOICES episodes, and only
+the first one in the others, so imitating them scores 0.55 with guesses. Other conversations are a sub-agent's, because
+the sub-agents use the warm-started model. easy.jsonl has the look-ups of sub-agents, for agents/tool_agent.py.
 """
 import pathlib
 import sys

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes the family "hunt": train.jsonl, easy.jsonl, eval.jsonl, and sft.jsonl in --out. Same arguments, same bytes.
+"""Creates the family "hunt": train.jsonl, easy.jsonl, eval.jsonl, and sft.jsonl in --out. The same arguments give the
+same bytes.
 
     user       find k
     assistant  calls search_corpus({"query": "k"})
@@ -10,9 +11,10 @@
     tool       [D] p j \\n [E] p>c \\n ...
     assistant  F A E                          the 3 relevant of 24 chunks; the last one holds the answer
 
-examples/agents/pruner.py searches. The reward term `retrieval` gives 2 for this answer, and under 0.6 for one search with any
-answer, because the second search's word stands only in a chunk of the first. The conversations of the warm start search three
-times in one of CHOICES episodes and stop after one or two searches in the others. easy.jsonl has one relevant chunk.
+The agent is examples/agents/pruner.py. The reward term `retrieval` is 2 for this answer, and below 0.6 for any answer
+after one search, because the second search's word is only in a chunk from the first search. The warm-start
+conversations search three times in one of CHOICES episodes, and stop after one or two searches in the others.
+easy.jsonl has one relevant chunk.
 """
 import pathlib
 import sys

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes the family "ledger": train.jsonl, easy.jsonl, eval.jsonl, and sft.jsonl in --out. Same arguments, same bytes.
+"""Creates the family "ledger": train.jsonl, easy.jsonl, eval.jsonl, and sft.jsonl in --out. The same arguments give the
+same bytes.
 
     user       i=c K=a l=f M=b                a page: 4 of 12 facts, in the order of their keys; 3 of the 12 are marked
     assistant  K=a M=b                        the summary: at most 4 facts
@@ -9,9 +10,9 @@
     user       K=a M=b P=h \\n ask M           the question is about a marked fact
     assistant  b
 
-The conversations of the warm start keep the marked facts in one of CHOICES episodes. The others keep the first 4 facts that
-they see, or the 4 of the last page, and guess if the question is about another, so imitating them scores 0.56. easy.jsonl
-has one page and keeps every fact.
+The warm-start conversations keep the marked facts in one of CHOICES episodes. The others keep the first 4 facts that
+they see, or the last page's 4 facts, and guess if the question is about another fact, so imitating them scores 0.56.
+easy.jsonl has one page and keeps every fact.
 """
 import pathlib
 import sys

@@ -10,8 +10,9 @@ The model's turns are commands, as text: a tool call would be five times as long
     open KEY     the room's text: noise, then "nx KEY" or "an LETTER"; "full KEY" if the view is full, with its oldest room
     prune KEY    removes a room from the view: "ok nx KEY", with the room that was refused last
 
-A pruned room's turns leave the messages, and so do refused ones. With "prune": false, the prompt says so, and `prune` is an
-error. Any other text is the answer. Prints {"reward": .., "signals": {..}} for the verifier `agent_reported`.
+Turns of pruned rooms and refused turns are removed from the messages. With "prune": false, the prompt says so, and
+`prune` is an error. Any other text is the answer. Prints {"reward": .., "signals": {..}} for the verifier
+`agent_reported`.
 """
 import sys
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes the family "vault": train.jsonl, easy.jsonl, eval.jsonl, and sft.jsonl in --out. Same arguments, same bytes.
+"""Creates the family "vault": train.jsonl, easy.jsonl, eval.jsonl, and sft.jsonl in --out. The same arguments give the
+same bytes.
 
     user       go u
     assistant  open u
@@ -9,10 +10,10 @@
     assistant  prune u                        or gives up, with "?"
     user       ok nx p                         the room that was refused
 
-The conversations of the warm start prune in one of CHOICES full views and give up in the others, so imitating them scores 0.47
-and only the reward shows that pruning is better. One in CHOICES may not prune, for the run without it.
-Half of the conversations have two rooms, so that answers are copied often.
-easy.jsonl has chains of two rooms, which a warm start must solve by greedy decoding before a run is worth its time.
+The warm-start conversations prune in one of CHOICES full views and give up in the others. So imitating them scores
+0.47, and only the reward shows that pruning is better. One in CHOICES conversations may not prune, for the run without
+pruning. Half of the conversations have two rooms, so that answers are copied often. easy.jsonl has chains of two rooms.
+The warm start must solve them with greedy decoding before it is worth starting a run.
 """
 import pathlib
 import sys

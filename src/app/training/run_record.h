@@ -25,7 +25,7 @@ struct RecordedRows {
   std::map<int64_t, double> evaluated;  // eval/reward_mean by version
 };
 
-// Reads the record. A figure that a step lacks is NaN.
+// Reads the record. A figure that is missing from a step is NaN.
 RecordedRows ReadRecord(const std::string& path, const Figures& figures = kReward);
 
 // Opens the record before the run's first step. If the disk is full, a new run fails immediately, and a resumed run

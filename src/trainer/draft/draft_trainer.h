@@ -58,7 +58,7 @@ class DraftTrainer {
 
   // Returns the head in training.
   model::DraftTensors tensors() const;
-  // Returns more checkpoint state: the optimizer's and, as published.NAME, the head that versions include.
+  // Returns extra state for checkpoints: the optimizer's and, as published.NAME, the head in versions.
   std::map<std::string, at::Tensor> State() const;
   // Restores both from a checkpoint. Returns INVALID_ARGUMENT, naming the tensor, if one is missing or does not match.
   absl::Status Restore(const model::DraftTensors& tensors, const std::map<std::string, at::Tensor>& state);
