@@ -45,7 +45,7 @@ void Route(const RoutingShape& shape, const RoutingArgs<T>& args, const Parallel
 
 // Overwrites grad_logits [rows, experts] with the gradient with respect to the logits. by_weights [rows, per_token] and
 // by_scores [rows, experts] are the gradients with respect to the forward pass's results; null = none. `args` must be
-// in the state that Route left.
+// unchanged since Route.
 template <typename T>
 void RouteBackward(const RoutingShape& shape, const RoutingArgs<T>& args, const T* by_weights, const T* by_scores,
                    T* grad_logits, const ParallelFor& parallel);

@@ -22,7 +22,7 @@ namespace ingot::kv {
 
 // Everything that determines a chunk's bits, except its tokens. Two engines share chunks only if all fields are equal.
 struct Root {
-  uint64_t policy_checksum = 0;  // of the weights, because a resumed run reuses version numbers
+  uint64_t policy_checksum = 0;  // identifies the weights, because a resumed run reuses version numbers
   std::string model;             // the model's configuration
   std::string numerics;          // device, instruction set, and build, which affect rounding
   std::string dtype;

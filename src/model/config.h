@@ -66,7 +66,7 @@ struct RecurrentConfig {
   int64_t key_heads = 0, value_heads = 0;  // key_heads divides value_heads
   int64_t key_dim = 0, value_dim = 0;      // per head
   int64_t kernel = 0;                      // kernel size of the preceding convolution, in rows
-  std::vector<bool> layers;                // per layer: true = recurrent; empty = none is
+  std::vector<bool> layers;                // per layer: true = recurrent; empty = no layer is
 
   bool operator==(const RecurrentConfig&) const = default;
 };

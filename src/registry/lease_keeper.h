@@ -23,7 +23,7 @@ namespace ingot::registry {
 
 class LeaseKeeper {
  public:
-  // Calls to the registry's server. Both block for at most about the deadline, and are called without locks held.
+  // Calls to the registry's server. Both block until about the deadline at most, and are called without locks held.
   struct Server {
     // Returns NOT_FOUND if the lease is gone. Other errors are retried.
     std::function<absl::Status(int64_t id, std::chrono::nanoseconds deadline)> renew;

@@ -118,7 +118,7 @@ class AdamW {
   std::vector<at::Tensor> collected_;    // fp32 gradients; undefined = none
   std::vector<at::Tensor> decayed_;      // masters of the matrices, to which weight decay applies
   std::vector<MarkedParameter> marked_;  // one per name
-  weights::BufferPool buffers_;          // for marked parameters
+  weights::BufferPool buffers_;          // buffers for marked parameters
   int64_t steps_ = 0;
   // Set between Propose and Commit or TakeBack: the old masters, and the gradients that Propose applied.
   std::vector<at::Tensor> before_, proposed_;

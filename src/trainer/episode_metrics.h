@@ -13,7 +13,7 @@ namespace ingot::trainer {
 // Reports means (and maxima, where noted) over the batch's finished training episodes of these per-episode values:
 //
 //   reward/batch_mean            return
-//   reward/outcome               posted reward, including calls, before any term; over episodes with one
+//   reward/outcome               posted reward, including calls, before any term; over episodes that have one
 //   reward/term/NAME             value of a reward term before its weight, including calls; over graded episodes
 //   response_length/{mean,max}   sampled tokens that followed the run's weights
 //   num_turns/{mean,max}         calls

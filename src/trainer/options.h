@@ -156,11 +156,11 @@ struct TrainerOptions {
   int64_t keep_checkpoints = 2;
   int64_t keep_every = 0;
 
-  // The `sft` and `dpo` stages, which are separate sections next to `trainer`.
+  // The `sft` and `dpo` stages, which are separate sections alongside `trainer`.
   SftOptions sft;
   SftOptions dpo{.epochs = 1, .max_steps = 0, .batch_size = 8, .optimizer = {.learning_rate = 1e-5}};
 
-  // The draft head, in the section `draft` next to `trainer`.
+  // The draft head, in the section `draft` alongside `trainer`.
   DraftOptions draft;
 
   // Returns INVALID_ARGUMENT, with the reason, if a field is invalid or two fields conflict.

@@ -54,7 +54,7 @@ struct NodePlace {
 // Returns "rollout-INDEX" for an engine, and otherwise the role name itself.
 std::string RoleName(const std::string& role, int index);
 
-// Returns the error message for this process's exit because another process has taken over `name`. It names the new
+// Returns the error with which this process exits if another process has taken over `name`. It names the new
 // holder.
 std::string DescribeTaken(const std::string& name, const std::string& holder, double ttl_s);
 

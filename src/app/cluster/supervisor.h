@@ -116,11 +116,11 @@ class Supervisor {
   struct Role {
     RoleSpec spec;
     pid_t pid = -1;
-    int restarts = 0;       // for a group member, the number of crashes that count against it
+    int restarts = 0;       // for a group member, the number of crashes counted against it
     int failed_starts = 0;  // consecutive
     bool has_run = false;
     bool done = false;
-    bool killed = false;                                  // by the supervisor, because it outlived its group
+    bool killed = false;                                  // killed by the supervisor, because it outlived its group
     bool died = false;                                    // exited by itself, which ended its group
     std::unique_ptr<base::Wait> held;                     // set while an obstacle delays starting it again
     std::chrono::nanoseconds started{0}, start_after{0};  // times on the clock

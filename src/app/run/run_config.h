@@ -37,7 +37,7 @@ struct RunConfig {
   uint64_t seed = 1;
   std::string log_level = "info";
   std::string device = "auto";
-  std::string python;  // for reward::PythonOptions without an interpreter; empty = reward::UserPython
+  std::string python;  // default for reward::PythonOptions; empty = reward::UserPython
   kernels::Numerics numerics = kernels::Numerics::kFast;
   int32_t total_threads = 0;
   int32_t rollout_threads = 0;

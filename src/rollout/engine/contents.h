@@ -13,7 +13,7 @@ namespace ingot::rollout {
 
 class Contents {
  public:
-  Contents() = default;  // for text
+  Contents() = default;  // contents of text
   // REQUIRES: the runs are valid (base::PlaceholdersFault).
   explicit Contents(const google::protobuf::RepeatedPtrField<v1::Placeholders>& runs);
 

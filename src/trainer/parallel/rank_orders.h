@@ -30,7 +30,7 @@ enum class StageKind : int32_t { kSft, kDpo };
 struct StoreOrder {
   weights::HeldVersion base;  // the shards are a delta from this version
   bool full = false;          // true = there is no base, and the shards are a full copy
-  bool anchor = false;        // true = also store a full copy, even next to a delta
+  bool anchor = false;        // true = also store a full copy, even in addition to a delta
 };
 
 class RankOrders {

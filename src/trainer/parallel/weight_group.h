@@ -21,7 +21,7 @@ struct WeightGroupOptions {
   int rank = 0;
   int size = 2;
   std::string host = "127.0.0.1";  // the meeting place, which rank 0 serves
-  int port = 0;                    // for rank 0, 0 = a free port
+  int port = 0;                    // 0 = a free port (rank 0 only)
   std::string own_host;            // this rank's address for the others
   std::string secret;              // for the meeting place
   std::chrono::milliseconds timeout{10000};
