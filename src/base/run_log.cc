@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/printable.h"
+#include "base/record_name.h"
 
 namespace ingot::base {
 namespace {

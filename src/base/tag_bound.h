@@ -6,26 +6,12 @@
 #include <map>
 #include <set>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace ingot::base {
 
 using Scalars = std::vector<std::pair<std::string, double>>;  // names and values, in order
-
-// A name in a log line, split into the metric and the untrusted parts:
-//
-//   signal/NAME        metric "signal", labels {name: NAME}
-//   METRIC@domain:D    metric METRIC, labels {domain: D}; likewise for scaffold, and for set under eval/
-struct RecordName {
-  std::string metric;
-  std::map<std::string, std::string> labels;
-};
-
-RecordName ReadRecordName(std::string_view name);
-// The inverse of ReadRecordName.
-std::string WriteRecordName(const RecordName& name);
 
 class TagBound {
  public:

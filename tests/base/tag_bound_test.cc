@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "base/record_name.h"
 #include "base/status.h"
 
 namespace ingot::base {
