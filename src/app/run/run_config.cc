@@ -246,6 +246,9 @@ absl::Status CheckPlacement(const RunConfig& config) {
   if (config.device == "cuda") return refused("device is cuda: engines can be parked only on CPUs; set one of them");
   if (config.has_external_engine())
     return refused("rollout.engine is not ingot: its server cannot be parked; use split");
+  if (config.rollout.kv_store.on()) {
+    return refused("rollout.kv_store.path is set, but engines with a KV store cannot be parked: set only one of them");
+  }
   if (config.cluster.takeover_engines > 0) {
     return refused("cluster.takeover_engines is above 0: engines that join during the run are not parked; set it to 0");
   }

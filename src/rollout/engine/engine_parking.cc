@@ -73,7 +73,10 @@ void Engine::FollowParking() {
     if (park == core_.parked()) return;
   }
   absl::StatusOr<int64_t> freed = 0;
-  if (park) {
+  if (park && core_.transfer() != nullptr) {  // its threads may read and write the pages at any time
+    freed = absl::UnimplementedError(
+        "an engine with a KV store cannot be parked: set cluster.placement to split, or use no store");
+  } else if (park) {
     core_.Park();
     freed = runner_->ReleaseMemory();
   }
