@@ -132,7 +132,7 @@ struct CopyLane {
     const uint32_t address = ptx::SharedAddress(to) + place;
 #pragma unroll
     for (int i = 0; i < kTileKeys / kStep; ++i) {
-      const auto at = static_cast<uint32_t>(rows[row + i * kStep]);
+      const auto at = static_cast<uint32_t>(rows[place / kRowBytes + i * kStep]);
       ptx::CopyAsync(address + i * kStep * kRowBytes, ptx::Offset(first, at, row_bytes));
     }
   }

@@ -80,7 +80,7 @@ __device__ __forceinline__ void Mask(WarpScores& s, const MmaMemory<kWidth>& m, 
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         // A query before the key is a large number of places after it.
-        const bool sees = static_cast<uint32_t>(query[i] - column) < span && position[i] - key_position < reach;
+        const bool sees = (static_cast<uint32_t>(query[i] - column) < span) & (position[i] - key_position < reach);
         float& score = s.at[i / 2][n][i % 2 * 2 + j];
         score = sees ? score : -INFINITY;
       }

@@ -40,7 +40,9 @@ void AttentionPlan::AddBlock(RowBlock block, const tiles::TileIndex& index, cons
   const int64_t end = index.End(queries);
   for (int64_t tile = index.Next(0, end, queries); tile < end; tile = index.Next(tile + 1, end, queries)) {
     const auto t = static_cast<int32_t>(tile);
-    const int32_t masked = index.Of(queries, tile) == tiles::Visibility::kAll ? 0 : 1;
+    // The last tile may have fewer keys than places.
+    const bool whole = (tile + 1) * kTileKeys <= sequences_.back().key_count;
+    const int32_t masked = whole && index.Of(queries, tile) == tiles::Visibility::kAll ? 0 : 1;
     if (runs_.size() > first_run && runs_.back().last == t && runs_.back().masked == masked) {
       ++runs_.back().last;
     } else {

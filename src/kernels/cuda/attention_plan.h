@@ -30,7 +30,8 @@ struct Run {
   int32_t first, last;
 };
 
-// A range [first, last) of tiles. masked 0 = every query of the block sees every key of these tiles.
+// A range [first, last) of tiles. masked 0 = each of these tiles has kTileKeys keys, and every query of the
+// block sees all of them.
 struct TileRun {
   int32_t first, last, masked;
 };
