@@ -67,7 +67,7 @@ TEST(MemoryTest, FreshMemoryIsNotANumberOrZeroOnRequest) {
   const bool zero = fresh != nullptr && std::string(fresh) == "zero";
   float* device = DeviceFloats();
   EXPECT_EQ(std::isnan(First(device)), !zero);
-  if (zero) EXPECT_EQ(First(device), 0);
+  EXPECT_TRUE(!zero || First(device) == 0);
   ASSERT_EQ(cudaMemset(device, 0, kBytes), cudaSuccess);
   EXPECT_EQ(First(device), 0);
   ASSERT_EQ(cudaFree(device), cudaSuccess);
