@@ -29,12 +29,16 @@ def environment(vllm):
         "PATH": f"{pathlib.Path(vllm).parent}:{os.environ['PATH']}"}
 
 
-def steps_of(folder):
+def rows_of(folder, key):
     try:
         rows = [json.loads(line) for line in open(f"{folder}/vllm/metrics.jsonl", encoding="utf-8")]
     except (FileNotFoundError, json.JSONDecodeError):  # not there yet, or a line is being written
         return []
-    return [row for row in rows if "reward/mean" in row]
+    return [row for row in rows if key in row]
+
+
+def steps_of(folder):
+    return rows_of(folder, "reward/mean")
 
 
 def server_of(folder):
@@ -76,10 +80,8 @@ def train(binary, source, folder, vllm, steps, kills, more):
         run.terminate()
     code = run.wait()
     rows = steps_of(folder)
-    for line in open(f"{folder}/vllm/metrics.jsonl", encoding="utf-8"):
-        row = json.loads(line)
-        if "eval/version" in row:
-            print("evaluation of version", row["eval/version"], f"reward {row.get('eval/reward/mean', row.get('eval/reward', 0)):.3f}")
+    for row in rows_of(folder, "eval/version"):
+        print("evaluation of version", row["eval/version"], f"reward {row['eval/reward_mean']:.3f}")
     for row in rows:
         mismatch = {name: value for name, value in row.items() if name.startswith(SHOWN)}
         print(row["step"], f"reward {row['reward/mean']:.3f}", " ".join(f"{k} {v:.2e}" for k, v in sorted(mismatch.items())))
