@@ -121,9 +121,22 @@ def judge(ingot, config, name, settings, words, start):
     return "" if re.sub(NUMBER, "N", begun) == re.sub(NUMBER, "N", error) else f"{where}: the check says '{error}', and the start '{begun}'"
 
 
+def check_example_of_guide(ingot):
+    """The configuration in docs/guide/engines.md is accepted, with another model and device, and a program for vLLM."""
+    page = pathlib.Path(ingot.source, "docs/guide/engines.md").read_text(encoding="utf-8")
+    example = page.split("## One node with eight GPUs")[1].split("```yaml\n")[1].split("```")[0]
+    check(", vllm, serve" in example and "rollout_engines: 4" in example, f"another example: {example}")
+    config = pathlib.Path(ingot.folder, "engines.yaml")
+    config.write_text(example.replace(", vllm, serve", ", /usr/bin/true, serve"), encoding="utf-8")
+    settings = {"device": "cpu", "model.path": "''", "model.context_length": 16384, "data.tasks": "examples/smoke/train.jsonl"}
+    error = checked(ingot, config, settings)
+    check(not error, f"the guide's example: {error}")
+
+
 def case_agree(ingot):
     """`ingot config check` and the start reject and accept the same configurations."""
     OF["configs/multi-node.yaml"]["cluster.token_file"] = write_secret(ingot, "token")
+    check_example_of_guide(ingot)
     few = pathlib.Path(ingot.folder, "few.jsonl")  # fast to read
     with open(pathlib.Path(ingot.source, "examples/smoke/sft.jsonl"), encoding="utf-8") as conversations:
         few.write_text("".join(line for line, _ in zip(conversations, range(20))), encoding="utf-8")
