@@ -64,8 +64,7 @@ void FeedbackJudge::JudgeKept(const gateway::NextMessage& next) {
   if (stopping_) return;  // it stays in the pool for the next start
   const absl::StatusOr<ReactionVerdict> verdict = Ask(next);
   if (absl::IsCancelled(verdict.status())) return;
-  if (!verdict.ok()) CountFailure(next, verdict.status());
-  if (!verdict.ok() && !IsUnusable(verdict.status())) return;
+  if (!verdict.ok() && !IsUnusable(verdict.status())) return CountFailure(next, verdict.status());
   JudgedFeedback judged;
   judged.call_id = next.call_id;
   judged.verdict = verdict.ok() ? NameOf(verdict->reaction) : kFailed;
@@ -74,7 +73,8 @@ void FeedbackJudge::JudgeKept(const gateway::NextMessage& next) {
   if (verdict.ok() && verdict->reaction == Reaction::kDissatisfied) judged.reward = options_.dissatisfied;
   const absl::StatusOr<bool> given = answers_.GiveJudged(judged);
   if (!given.ok()) return CountFailure(next, given.status());
-  if (verdict.ok()) Count(*given ? judged.verdict : "superseded");
+  if (!verdict.ok()) return CountFailure(next, verdict.status());
+  Count(*given ? judged.verdict : "superseded");
 }
 
 absl::StatusOr<ReactionVerdict> FeedbackJudge::Ask(const gateway::NextMessage& next) const {
