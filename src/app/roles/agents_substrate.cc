@@ -121,7 +121,7 @@ absl::StatusOr<std::unique_ptr<sandbox::Substrate>> MakeAgentsSubstrate(const Ru
     return absl::UnavailableError(
         absl::StrCat("cannot close ", dir.path(), " to the agents' uids: ", std::strerror(errno)));
   }
-  std::printf("agents: %s\n", probe_result.Describe().c_str());
+  std::fprintf(stderr, "agents: %s\n", probe_result.Describe().c_str());
   INGOT_LOG(info, "agents: {}", probe_result.Describe());
   if (probe_result.is_open()) {
     INGOT_LOG(warn,
