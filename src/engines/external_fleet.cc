@@ -19,10 +19,10 @@ void ExternalEngine::WatchWorker(Worker& worker) {
     return;
   }
   worker.missed_checks = 0;
-  const absl::StatusOr<std::string> label = worker.control.Label();
-  if (!label.ok()) return;  // the next check of its health decides
   {
-    base::MutexLock update_lock(update_mu_);
+    base::MutexLock update_lock(update_mu_);  // a swap changes the label
+    const absl::StatusOr<std::string> label = worker.control.Label();
+    if (!label.ok()) return;  // the next check of its health decides
     CheckJoined(worker, *label);
   }
   Restore();

@@ -84,7 +84,7 @@ class Load {
       const absl::Status end = answer.Wait();
       if (!end.ok()) {
         EXPECT_TRUE(absl::IsUnavailable(end)) << end;
-        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        std::this_thread::sleep_for(std::chrono::milliseconds(absl::IsUnavailable(end) ? 5 : 1000));
         continue;
       }
       CheckAnswer(answer, 3, SeedOf);
