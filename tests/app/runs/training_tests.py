@@ -359,7 +359,7 @@ def case_scaffolds(ingot):
     done = ingot.call("compare", evaluations[0], f"{folder}/others-eval/step-00000002")
     check("not comparable: 5 and 2 tasks, of which 0 in common; evaluate both on the same eval.tasks" in done.stdout, done)
     for options, settings, message in (
-            (("--scaffold", "tow"), {}, "'tow' is not a recipe in agents.recipes, which has one, two: did you mean two?"),
+            (("--scaffold", "twoo"), {}, "'twoo' is not a recipe in agents.recipes, which has one, two: did you mean two?"),
             (("--scaffold", "one", "--scaffold", "one"), {}, "names 'one' twice"),
             (("--pass", "4"), {}, "pass@4 needs at least 4 samples per task, and eval.avg_n is 3: set eval.avg_n=4"),
             (("--pass", "0"), {}, "pass@0 needs a positive number"),
