@@ -3,6 +3,7 @@
 
   sass_report.py [OBJECT ...]           prints a table; without objects, compiles src/kernels/cuda/*.cu
     --only REGEX                        only kernels whose short name matches, such as ForwardKernel<BFloat16>
+    --source NAME                       compiles NAME.cu alone
     --json FILE                         also writes the counts
     --expect FILE                       exit code 1 if a count of FILE grew by 5 %, or a kernel spills inside its loop
     --page FILE                         writes both tables between the page's markers
@@ -216,10 +217,10 @@ def find_tool(name):
     sys.exit(SKIPPED)
 
 
-def compile_kernels(folder):
-    """Compiles the kernels as cmake/IngotCuda.cmake does, one file per architecture."""
+def compile_kernels(folder, only=None):
+    """Compiles the kernels (of source `only`, if given) as cmake/IngotCuda.cmake does, one file per architecture."""
     nvcc, made = find_tool("nvcc"), []
-    for source in SOURCES:
+    for source in (one for one in SOURCES if only in (None, pathlib.Path(one).stem)):
         for name, code in ARCHITECTURES.items():
             made.append(os.path.join(folder, f"{pathlib.Path(source).stem}.{name}.cubin"))
             subprocess.run([nvcc, "-std=c++20", "-O3", "-gencode", code, f"-I{ROOT}/src", "-cubin", str(ROOT / source), "-o",
@@ -278,12 +279,12 @@ def write_page(path, marker, text):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("objects", nargs="*")
-    for option in ("--only", "--json", "--expect", "--page"):
+    for option in ("--only", "--source", "--json", "--expect", "--page"):
         parser.add_argument(option)
     parser.add_argument("--peers", action="store_true")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        rows = [row for row in rows_of(args.objects or compile_kernels(folder)) if re.search(args.only or "", row["kernel"])]
+        rows = [row for row in rows_of(args.objects or compile_kernels(folder, args.source)) if re.search(args.only or "", row["kernel"])]
         rows += peer_rows(folder) if args.peers else []
     rows.sort(key=lambda row: (row.get("peer", False), row["kernel"], row["code"]))
     print(f"{table(rows)}\n\n{work_table()}")
@@ -292,7 +293,8 @@ def main():
     if args.page:
         write_page(args.page, TABLE, table(rows))
         write_page(args.page, WORK_TABLE, work_table())
-    faults = compare(rows, json.loads(pathlib.Path(args.expect).read_text())) if args.expect else []
+    expected = json.loads(pathlib.Path(args.expect).read_text()) if args.expect else []
+    faults = compare(rows, [row for row in expected if re.search(args.only or "", row["kernel"])])
     for fault in faults:
         print(f"sass_report: {fault}", file=sys.stderr)
     return 1 if faults else 0
