@@ -35,6 +35,15 @@ constexpr double kSlowdown = 50;
 
 // Every call takes as many times as long as it took.
 class SlowStore final : public kv::Store {
+ private:
+  template <typename Function>
+  auto Slowly(const Function& function) {
+    const auto start = steady_clock::now();
+    auto result = function();
+    std::this_thread::sleep_for((slowdown_ - 1) * (steady_clock::now() - start));
+    return result;
+  }
+
  public:
   SlowStore(std::shared_ptr<kv::Store> store, double slowdown) : store_(std::move(store)), slowdown_(slowdown) {}
   int64_t Longest(const kv::Root& root, std::span<const kv::Chunk> chain) override {
@@ -50,14 +59,6 @@ class SlowStore final : public kv::Store {
   kv::StoreStats stats() const override { return store_->stats(); }
 
  private:
-  template <typename Function>
-  auto Slowly(const Function& function) {
-    const auto start = steady_clock::now();
-    auto result = function();
-    std::this_thread::sleep_for((slowdown_ - 1) * (steady_clock::now() - start));
-    return result;
-  }
-
   const std::shared_ptr<kv::Store> store_;
   const double slowdown_;
 };
