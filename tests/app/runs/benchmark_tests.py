@@ -89,7 +89,7 @@ def case_reasoning_gym(ingot):
 
     verifier = {"kind": "python", "python": {"function": "examples/reasoning_gym/score.py:score"}}
     recipes = [{"name": "single_call", "verifier": verifier, "files": {"task.json": '{"system": ${json:task.system}, "prompt": ${json:task.prompt}}'},
-                "command": ["/usr/bin/python3", "-I", "-S", f"{ingot.source}/examples/reasoning_gym/agent.py", "task.json"]},
+                "command": ["/usr/bin/python3", "-I", "-S", "${cwd}/examples/reasoning_gym/agent.py", "task.json"]},
                {"name": "prepared", "verifier": verifier, "files": {"task.json": '{"said": ${json:task.said}}'},
                 "command": ["/usr/bin/python3", "-I", "-S", f"{folder}/prepared.py", "task.json"]}]
     checkpoint = folder / "reasoning_gym/checkpoints/step-00000001"
