@@ -2,8 +2,8 @@
 """Runs whose roles are processes of their own: launch_tests.py BINARY SOURCE_DIR CASE [--roles ROLES].
 
 Cases: launch (roles are restarted, and refuse strangers), launch_stop (Ctrl-C), launch_kill (each role of ROLES is killed,
-and those joined by + at once), launch_shared (on one device),
-launch_dies (the launcher is killed at random moments, and all its processes end with it).
+and those joined by + at once), launch_shared (trainer and engine take turns, and each is killed), launch_dies (the launcher is
+killed at random moments, and all its processes end with it).
 """
 import ctypes
 import http.client
@@ -239,4 +239,4 @@ def case_launch_dies(ingot, kills=24, seed=1):
 
 
 if __name__ == "__main__":
-    main(case_launch, case_launch_stop, case_launch_kill, case_launch_dies)
+    main(case_launch, case_launch_stop, case_launch_kill, case_launch_shared, case_launch_dies)
