@@ -1,5 +1,5 @@
 // A child process that answers numbered requests. Its stdin is a bidirectional socket. Each request is a JSON object
-// with a field "n", and its reply is a JSON object with the same "n", and with "error" if the request failed.
+// with an "n" field. Its reply is a JSON object with the same "n", and with "error" if the request failed.
 //
 //   Ask ──{"n": 4, ..}──▶ socket ──▶ the program ──{"n": 4}──▶ Ask returns
 //

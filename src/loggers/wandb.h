@@ -1,10 +1,10 @@
-// Sends a run to Weights & Biases through W&B's own package, which runs in a helper process of the user's Python:
+// Sends a run to Weights & Biases through W&B's own package, in a helper process that runs the user's Python:
 //
 //   rows, evaluations ──▶ Wandb ──lines──▶ wandb_helper.py ──▶ wandb ──▶ RUN/wandb, W&B's server
 //
 // The helper confirms each line once wandb has it. An unconfirmed row is sent again, and the helper skips rows that it
-// has already received. wandb itself sends to the server in the background, so a slow network does not cause delays. If
-// the helper exits, it is restarted after restart_after and continues the same W&B run.
+// has already received. wandb uploads the data in the background, so a slow network does not cause delays. If the
+// helper exits, it is restarted after restart_after and continues the same W&B run.
 #pragma once
 
 #include <chrono>
@@ -17,11 +17,11 @@
 namespace ingot::loggers {
 
 struct WandbOptions {
-  std::string python;  // interpreter with the package wandb
+  std::string python;  // interpreter with the wandb package
   std::string project = "ingot";
   std::string entity;         // empty = the account's default
   std::string mode = "auto";  // online, offline, or auto = WANDB_MODE
-  std::string key;            // empty = WANDB_API_KEY, or the login of `wandb login`
+  std::string key;            // empty = WANDB_API_KEY, or credentials from `wandb login`
   std::string folder;         // RUN; wandb writes to RUN/wandb
   std::string output;         // log file of the helper; empty = none
   std::chrono::milliseconds answer_within{10000};
@@ -40,7 +40,7 @@ class Wandb final : public Logger {
   bool wants_evaluations() const override { return true; }
   absl::Status Group(const v1::Group& group, const view::JournalGroup& journalled) override;
   absl::Status Evaluated(const view::Row& row) override;
-  // Waits at most end_within until wandb has sent everything. Unsent data stays in RUN/wandb for `wandb sync`.
+  // Waits up to end_within for wandb to send everything. Unsent data stays in RUN/wandb for `wandb sync`.
   absl::Status End(bool ok) override;
 
  private:

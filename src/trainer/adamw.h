@@ -53,7 +53,7 @@ class AdamW {
   // Returns the gradients that Step would apply, by name. Shares the tensors; undefined = no gradient.
   std::map<std::string, at::Tensor> Gradients() const;
 
-  // Returns the Euclidean norm over all gradients. A parameter without a gradient counts as zeros.
+  // Returns the Euclidean norm over all gradients. A parameter without a gradient contributes 0.
   double GradNorm() const;
   // Returns the norm of each gradient, in name order.
   std::vector<double> GradNorms() const;

@@ -68,7 +68,7 @@ struct OffPolicyMaskOptions {
   bool on() const { return of_tokens() || of_sequences(); }
 };
 
-// A policy loss in Python, for the objective `custom` (custom_loss/custom_objective.h).
+// A policy loss in Python, for the `custom` objective (custom_loss/custom_objective.h).
 struct CustomLossOptions {
   // "FILE.py:NAME", where FILE may be relative to the directory where ingot was started, or "PACKAGE.MODULE:NAME".
   std::string function;
@@ -160,7 +160,7 @@ struct TrainerOptions {
   SftOptions sft;
   SftOptions dpo{.epochs = 1, .max_steps = 0, .batch_size = 8, .optimizer = {.learning_rate = 1e-5}};
 
-  // The draft head, in the section `draft` alongside `trainer`.
+  // The draft head, in the `draft` section alongside `trainer`.
   DraftOptions draft;
 
   // Returns INVALID_ARGUMENT, with the reason, if a field is invalid or two fields conflict.

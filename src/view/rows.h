@@ -1,7 +1,7 @@
 // Holds a run's record (RUN/metrics.jsonl) in memory, by column. Refresh reads the bytes added since the last Refresh.
 //
 // An incomplete line is read once it is complete. Broken lines are skipped and counted. A resumed run may truncate the
-// record. In that case, it is read from the beginning. A missing record counts as empty.
+// record. In that case, it is read from the beginning. A missing record is treated as empty.
 //
 // Thread safe.
 #pragma once
@@ -52,7 +52,7 @@ class Rows {
   Curve CurveOf(const std::string& name, size_t points) const;
   // Returns at most `points` steps, always including the last one. REQUIRES: points >= 2.
   Progress ProgressOf(size_t points) const;
-  // Returns the last `count` rows that have the metric `name`, in record order.
+  // Returns the last `count` rows that have the `name` metric, in record order.
   std::vector<Row> Last(const std::string& name, size_t count) const;
 
   // Returns the first `count` rows after `time`, in record order, regardless of their metrics.

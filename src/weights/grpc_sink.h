@@ -11,7 +11,7 @@ namespace ingot::weights {
 
 struct GrpcSinkOptions {
   std::chrono::milliseconds deadline{60000};        // time limit per call (DEADLINE_EXCEEDED), > 0
-  std::chrono::milliseconds status_deadline{5000};  // the same for LiveVersion and HeldVersions
+  std::chrono::milliseconds status_deadline{5000};  // time limit for LiveVersion and HeldVersions
   int64_t chunk_bytes = 1 << 20;  // payload per message; 1 to 4,000,000 (the gRPC default limit is 4 MiB)
 
   absl::Status Validate() const;

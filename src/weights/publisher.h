@@ -100,7 +100,7 @@ class Publisher {
   absl::Status Release(int64_t version);
 
   // Returns, for each version, the number of engines that currently have it, including versions retained by an earlier
-  // trainer. An unreachable engine counts as having none. Asks the engines one after another.
+  // trainer. An unreachable engine is treated as having none. Asks the engines one after another.
   std::map<int64_t, int> HeldVersions() const;
 
   std::shared_ptr<const Snapshot> newest() const;

@@ -79,7 +79,7 @@ struct Widened {
 };
 
 #if defined(__AVX512BF16__)
-// bf16 in pairs: vdpbf16ps adds two products per lane to an fp32 sum. Denormals count as zero.
+// bf16 in pairs: vdpbf16ps adds two products per lane to an fp32 sum. Denormals are treated as zero.
 struct Paired {
   using T = BFloat16;
   using Acc = float;
@@ -97,7 +97,7 @@ struct Paired {
   static V<Acc> NarrowRows(V<Acc> x, V<Acc> y) {
     return Interleave(reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(y, x)));
   }
-  // Creates words from sixteen numbers and the sixteen numbers in the row below, which follow them in `halves`.
+  // Pairs two rows of sixteen numbers column by column. `halves` holds the upper row, followed by the lower row.
   static V<Acc> Interleave(__m512i halves) {
     const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
                                            21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);

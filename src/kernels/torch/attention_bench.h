@@ -32,12 +32,12 @@ std::vector<std::string> AttentionBenchShapes();
 //   {"bench":"attention","shape":...,"pass":"forward"|"backward"|"sdpa-forward"|"decode"|"linear"|"torch-linear"|
 //    "gemm","dtype":...,
 //    "threads","instruction_set","ms" (median),"ms_min","ms_max","gflops","cpu_ms",
-//    "of_gemm" (rate relative to the best of torch's matrix products with the same dtype and run), "of_gemm_cpu" (the
-//    same by processor time, which is less affected by other processes), "tiles" (unmasked tiles of 64 keys and 64
-//    query rows),"us_per_tile"}
+//    "of_gemm" (rate relative to torch's fastest matrix product in the same run and dtype), "of_gemm_cpu" (the same
+//    ratio in CPU time, which is less affected by other processes), "tiles" (unmasked tiles of 64 keys and 64 query
+//    rows),"us_per_tile"}
 // gflops counts only visible pairs: 4 * head_dim per pair and head in the forward pass, and 10 * head_dim in the
-// backward pass. Rates are for at::get_num_threads() threads. Throws c10::Error for an unknown shape or dtype, or a set
-// that is not lower than the machine's.
+// backward pass. Rates are for at::get_num_threads() threads. Throws c10::Error for an unknown shape or dtype, or an
+// instruction set that the machine does not support.
 void RunAttentionBench(const AttentionBenchOptions& options, const std::function<void(const std::string&)>& emit);
 
 }  // namespace ingot::kernels

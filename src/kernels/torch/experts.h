@@ -16,7 +16,7 @@ struct RoutedTokens {
   at::Tensor routes;   // int64 [rows, per_token], without autograd history
 };
 // logits are [rows, experts] in fp32 or fp64. bias is [experts] or undefined. `replay` is int64 [rows, per_token] with
-// the routes to use; undefined = choose them. The rows and experts in `shape` are ignored and taken from the logits.
+// the routes to use; undefined = choose them. The rows and experts in `shape` are ignored; the logits' are used.
 RoutedTokens RouteOp(const at::Tensor& logits, const at::Tensor& bias, const at::Tensor& replay, RoutingShape shape);
 
 // REQUIRES: gate and up have the same shape.

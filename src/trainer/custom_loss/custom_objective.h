@@ -1,4 +1,4 @@
-// Implements the objective `custom`: a user's per-token loss, written in Python and traced to a graph (loss_graph.h).
+// Implements the `custom` objective: a user's per-token loss, written in Python and traced to a graph (loss_graph.h).
 // w_t is a token's weight, and l_t is the function's result for it:
 //
 //   loss = sum_t w_t l_t       derivative_t = d loss / d logprob_t, by autograd

@@ -9,7 +9,7 @@ namespace ingot::trainer {
 enum class OperationKind {
   kPerToken,  // a token's result depends only on the same token's arguments
   kWhole,     // combines tokens, such as a sum
-  kSegments,  // combines tokens in a segment; its argument `index` must be the input `segments` or `episodes`
+  kSegments,  // combines tokens in a segment; its `index` argument must be the `segments` or `episodes` input
 };
 
 struct Operation {

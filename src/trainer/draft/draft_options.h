@@ -1,4 +1,4 @@
-// Defines the options for training a draft head (model/draft_head.h) with the policy (section `draft`). Plain values
+// Defines the options for training a draft head (model/draft_head.h) with the policy (`draft` section). Plain values
 // without torch.
 #pragma once
 

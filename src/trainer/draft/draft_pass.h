@@ -6,10 +6,10 @@
 //
 //   loss = sum over depths d of 0.8^(d-1) * mean over tokens of D(teacher, q at depth d)
 //
-// q is the head's softmax over its ids at the teacher's temperature. The teacher is the policy's over these ids. D:
+// q is the head's softmax over its ids at the teacher's temperature. The teacher is the policy's softmax over them. D is:
 //
 //   kl        KL(teacher || q) over all ids
-//   topk_kl   the same over the teacher's top_k most likely ids and the sum of the rest
+//   topk_kl   KL(teacher || q) over the teacher's top_k most likely ids and the sum of the rest
 //   topk_tv   total variation over the same ids
 //
 // Used by one thread. Throws c10::Error.

@@ -1,4 +1,4 @@
-// Trains a draft head with the policy (options in the section `draft`). Owns the head, its optimizer, and the copy of
+// Trains a draft head with the policy (options in the `draft` section). Owns the head, its optimizer, and the copy of
 // the head that versions include. The policy's parameters, optimizer, and gradient norm do not depend on it.
 //
 //   step   Begin ─▶ DraftPass observes the policy's gradient pass ─▶ Learn ─▶ ... the policy's update ... ─▶ Apply

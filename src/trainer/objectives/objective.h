@@ -5,7 +5,7 @@
 //   dL/dweights = sum over entries e of (dL/dlogprob_e) * dlogprob_e/dweights
 //
 // An entry's derivative is a single number. It does not depend on how the forest was split or on the entries that share
-// its row, so the tokens in a sequence or pair can be in different forward passes. An objective that combines them (a
+// its row, so the tokens in a sequence or pair can be in different forward passes. An objective that combines tokens (a
 // sequence's ratio, a pair's margin) is evaluated once for the whole batch, after a pass without gradients
 // (Scope::kBatch).
 //
@@ -47,7 +47,7 @@ struct LossEntries {
   // Per sequence: the sum of its tokens' weights, including the tokens that a mask removed (off_policy_mask.h). Empty =
   // no token was removed.
   std::span<const double> sequence_weights = {};
-  // The index of the token's call in the batch. Only for the objective `custom`.
+  // The index of the token's call in the batch. Only for the `custom` objective.
   std::span<const int32_t> calls = {};
 };
 
@@ -147,11 +147,11 @@ std::unique_ptr<Objective> MakeSft();
 // Returns the valid values of TrainerOptions::objective.
 std::vector<std::string> ObjectiveNames();
 
-// Creates the objective `custom`. Callers that link torch pass MakeCustomObjective (custom_loss/custom_objective.h).
+// Creates the `custom` objective. Callers that link torch pass MakeCustomObjective (custom_loss/custom_objective.h).
 using CustomMaker = absl::StatusOr<std::unique_ptr<Objective>> (*)(const TrainerOptions& options);
 
 // Creates the objective named by TrainerOptions::objective. Returns INVALID_ARGUMENT, with the known names, if the name
-// is unknown, or if it is `custom` and the argument `custom` is null.
+// is unknown, or if it is `custom` and the `custom` argument is null.
 absl::StatusOr<std::unique_ptr<Objective>> MakeObjective(const TrainerOptions& options, CustomMaker custom = nullptr);
 
 }  // namespace ingot::trainer

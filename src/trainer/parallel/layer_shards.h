@@ -6,7 +6,7 @@
 //
 //   rank 0   ran layer 3 | wants layer 4 |  2 and 4 are  | runs layer 4
 //   rank 1   ran layer 3 | wants layer 2 |   broadcast   | runs layer 2 (of a backward pass)
-//   rank 2   ends a slot |    agrees     |               | agrees: it still waits for the others to end their slots
+//   rank 2   ends a slot |    agrees     |               | agrees: still waiting for the others to end their slots
 //
 // Ranks run different parts: one rank may be in a part's backward pass while another has no parts left. So they do not
 // need units in the same order. A rank that needs a unit announces it to all ranks (Ranks::Want). A rank that waits for
@@ -14,8 +14,8 @@
 // requested unit, parameter by parameter. A rank that did not request the unit drops each parameter immediately.
 //
 // The values are the same as with undivided parameters, so results are bit-identical. A dropped parameter keeps its
-// tensor but not its memory. Tensors saved by autograd stay valid between a layer's forward and backward pass, because
-// autograd does not notice a refill.
+// tensor but not its memory. Tensors saved by autograd stay valid between a layer's forward and backward passes,
+// because autograd does not notice a refill.
 //
 // The frozen base of a model with adapters is divided the same way. A router's bias is not changed by the optimizer and
 // has no owner, so every rank holds it.

@@ -16,14 +16,14 @@ namespace ingot::view {
 base::json::object EpisodeJson(const v1::Episode& episode);
 
 // Returns an episode, its calls, and its merged tree's nodes in pre-order. `advantages` has one entry per call; empty =
-// unknown. Each node's text is truncated to `text_bytes` bytes. Returns DATA_LOSS like tree::DescribeTree.
+// unknown. Each node's text is truncated to `text_bytes` bytes. Returns the errors of tree::DescribeTree.
 absl::StatusOr<base::json::object> EpisodeTreeJson(const v1::EpisodeTree& tree, const text::Tokenizer& tokenizer,
                                                    const std::vector<double>& advantages, size_t text_bytes);
 
 // Returns one call's token path, which is its whole prompt and its sampled ids, as JSON:
 //   {"text": [...], "id": [...],                    one of each per token; "" for a token that ends within a character
-//    "runs": [{"count", "sampled", "call"}],        call: sequence of the call that sampled the run; -1 = prompt. A run
-//                                                   with recorded alternatives has their number per token, "alternatives"
+//    "runs": [{"count", "sampled", "call"}],        call: sequence number of the call that sampled the run; -1 = prompt
+//                                                   "alternatives": how many each token has, if any are recorded
 //    "logprob": [...],                              for the tokens of sampled runs, in order
 //    "versions": [[version, count, mixed], ...],    for the same tokens
 //    "alternative": ...}                            if any are recorded (alternatives_json.h)

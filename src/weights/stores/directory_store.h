@@ -1,7 +1,7 @@
 // Implements ObjectStore in a directory, which machines may share.
 //
 // Objects are written under a temporary name, fsynced, and renamed. The directories are fsynced. Swap holds a lock
-// (flock) on the file `.lock`. A shared file system must support such locks between machines, as NFS 4, Lustre (mounted
+// (flock) on the `.lock` file. A shared file system must support such locks between machines, as NFS 4, Lustre (mounted
 // with flock), and CephFS do. A tag is the Checksum64 of the content.
 #pragma once
 

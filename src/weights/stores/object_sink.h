@@ -15,7 +15,7 @@ namespace ingot::weights {
 struct ObjectSinkOptions {
   std::chrono::milliseconds deadline{60000};  // time limit for acknowledging a call (DEADLINE_EXCEEDED), > 0
   std::chrono::milliseconds poll{200};        // interval between reads of the acknowledgement, > 0
-  std::chrono::milliseconds silence{10000};   // time without a heartbeat until the engine counts as dead; > 0
+  std::chrono::milliseconds silence{10000};   // time without a heartbeat until the engine is considered dead; > 0
 
   absl::Status Validate() const;
 };
