@@ -1,5 +1,7 @@
-// Checks whether a trainer fits in memory, before its model is loaded and before each step, using the predictions in
-// pass/memory.h. CPU only: on devices, every check passes.
+// Checks whether a trainer fits into memory, before its model is loaded and before each step, using the predictions of
+// pass/memory.h. The prediction was compared with measurements on the CPU only. On devices, therefore, a run is
+// rejected only if its weights, optimizer, gradients, and reference policy do not fit. A trainer that is likely too
+// large gets a warning, and steps are not checked.
 #pragma once
 
 #include <ATen/core/ScalarType.h>

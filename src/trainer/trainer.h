@@ -5,8 +5,8 @@
 //          -> probe -> clipping, AdamW -> version + 1
 //
 // All methods must be called from one thread at a time, and they block. They compute on options.threads threads, and
-// TrainStep also on borrowed ones (BorrowThreads). The probe's source runs on another thread. A failed TrainStep changes nothing, so the same batch or another one can
-// follow.
+// TrainStep also on borrowed ones (BorrowThreads). The probe's source runs on another thread. A failed TrainStep
+// changes nothing, so the same batch or another one can follow.
 //
 // Law 2: no matter how calls are merged and split into micro-batches, the result is as if each call ran alone, up to
 // rounding.

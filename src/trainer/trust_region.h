@@ -16,8 +16,8 @@
 //   mean      a row counts once per sampled token that it predicts, as in the unmerged batch
 //   largest   a row's distance times the fraction of its group's measured episodes that reach it
 //
-// Most rows with a large distance belong to one outlier sample whose context is almost unique, and are harmless. A row
-// that all samples share has full weight.
+// A row with a large distance usually belongs to one outlier sample with an almost unique context, and is harmless. A
+// row that all samples share has full weight.
 //
 // The positions and drawn tokens depend only on the batch, the seed, the version, and the rank. So a replayed step has
 // the same measurement and decision, bit for bit. Each rank chooses from its own share of the batch.

@@ -1,6 +1,6 @@
 // Measures the variance of a step's update: the distance of individual groups' gradients from the batch's gradient.
 //
-//   mean over groups of |g_i - g|^2 / |g|^2      g: the batch's gradient; g_i: the group's share of g times the groups
+//   mean over groups of |g_i - g|^2 / |g|^2      g: batch gradient; g_i: group's share of g, times the group count
 //
 // The groups' shares add up to g, so g is the mean of the g_i. A step that averages n such groups has a relative error
 // of this value / n. More groups per step or less noise in the rewards reduce it.

@@ -15,8 +15,8 @@
 
 namespace ingot::trainer {
 
-// Copies the parameters, and a draft head's tensors (model/draft_head.h), from any device. Shares the memory of parameters that have memory in `rounded`. Returns
-// INVALID_ARGUMENT for a type that versions do not support (fp64).
+// Copies the parameters, and a draft head's tensors (model/draft_head.h), from any device. Shares the memory of
+// parameters that have memory in `rounded`. Returns INVALID_ARGUMENT for a type that versions do not support (fp64).
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> SnapshotOf(
     int64_t version, const std::map<std::string, at::Tensor>& parameters, const weights::CopyOptions& options = {},
     const std::map<std::string, RoundedParameter>& rounded = {});

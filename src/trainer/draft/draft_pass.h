@@ -6,7 +6,7 @@
 //
 //   loss = sum over depths d of 0.8^(d-1) * mean over tokens of D(teacher, q at depth d)
 //
-// q is the head's softmax over its ids at the teacher's temperature. The teacher is the policy's softmax over them. D is:
+// q is the head's softmax over its ids at the teacher's temperature, and the teacher is the policy's. D is one of:
 //
 //   kl        KL(teacher || q) over all ids
 //   topk_kl   KL(teacher || q) over the teacher's top_k most likely ids and the sum of the rest

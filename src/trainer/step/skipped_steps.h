@@ -12,7 +12,7 @@ namespace ingot::trainer {
 class SkippedSteps {
  public:
   // `most` is the maximum number of consecutive skipped steps. `sound` is the version (or step, in a supervised stage)
-  // with weights that initially count as sound; -1 = none.
+  // with weights that are initially considered sound; -1 = none.
   SkippedSteps(int64_t most, int64_t sound) : most_(most), sound_(sound) {}
 
   // Records that this version's (step's) weights gave a finite gradient, and resets the count.

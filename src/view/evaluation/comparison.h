@@ -1,5 +1,5 @@
-// Compares runs: the reward over their last steps, their newest evaluations with intervals, the difference from the first
-// run, and the configuration keys that differ. Only ReadEvaluation reads a pool.
+// Compares runs: the reward over their last steps, their newest evaluations with intervals, the difference from the
+// first run, and the configuration keys that differ. Only ReadEvaluation reads a pool.
 #pragma once
 
 #include <cstdint>

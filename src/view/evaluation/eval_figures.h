@@ -1,13 +1,13 @@
 // Computes evaluation metrics other than the mean reward, both overall and by domain and set:
 //
 //   eval/reward_stderr         standard error of the mean reward, clustered by task; absent with fewer than two tasks
-//   eval/pass@K                probability that at least one of K samples succeeds; K = 1, 2, 4, ... up to the number of
-//                              samples per task
+//   eval/pass@K                probability that at least one of K samples succeeds; K = 1, 2, 4, ... up to the number
+//                              of samples per task
 //   eval/truncated_ratio       fraction of an episode's calls that ended at a length limit; absent without calls
 //   eval/response_length/mean  sampled tokens per episode, excluding tokens from servers outside the run
 //   eval/num_turns/mean        calls per episode
 //   eval/seconds/mean          wall time of an episode, from its opening to its end
-//   eval/tool_error_rate       the signal agent/tool_error_rate of an episode, reported by its agent or verifier;
+//   eval/tool_error_rate       an episode's agent/tool_error_rate signal, reported by its agent or verifier;
 //                              otherwise, the share of its calls with a malformed tool call; absent without both
 //
 // EvalFigures may also report eval/pass@K for other K.

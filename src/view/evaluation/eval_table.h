@@ -29,7 +29,7 @@ struct EvalRow {
 std::vector<EvalRow> EvalRows(const EvalFigures& figures, const std::string& scaffold, const std::vector<int64_t>& k);
 
 // Returns a table with a header. It shows pass@k for the values in `k` or, if that is empty, for the smallest and
-// largest k of all rows. A cell of text from a configuration is printable.
+// largest k of all rows. Text from a configuration is made printable.
 std::string EvalTableText(const std::vector<EvalRow>& rows, const std::vector<int64_t>& k);
 
 // Returns the rows as objects, with every pass@k.
