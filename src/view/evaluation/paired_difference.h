@@ -21,16 +21,16 @@ struct PairedDifference {
 };
 
 // Pairs by task id (EvaluatedTasks). The p-value is from the sign-flip randomization test (Fisher 1935, The Design of
-// Experiments, section 21): the share of all sign assignments to the tasks' differences with a mean at least as far from 0
-// as the observed one. It enumerates the assignments for up to 16 differences other than 0, and otherwise samples 10,000
-// with a fixed seed, so the same values always give the same result.
+// Experiments, section 21): the share of all sign assignments to the tasks' differences with a mean at least as far
+// from 0 as the observed mean. It enumerates the assignments for up to 16 differences other than 0. Otherwise, it
+// samples 10,000 with a fixed seed, so the same values always give the same result.
 PairedDifference DifferenceOf(const TaskRewards& first, const TaskRewards& other);
 
 // Returns the tasks of the set with this name (eval.tasks).
 TaskRewards TasksOfSet(const TaskRewards& tasks, const std::string& set);
 
-// Returns the result in words, such as "+0.12 (0.05 to 0.19), p = 0.001, 200 tasks: the difference is real". Without two
-// common tasks, says so and what to do.
+// Returns the result in words, such as "+0.12 (0.05 to 0.19), p = 0.001, 200 tasks: the difference is real". With fewer
+// than two common tasks, says so and what to do.
 std::string Verdict(const PairedDifference& difference);
 
 }  // namespace ingot::view

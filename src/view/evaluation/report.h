@@ -30,7 +30,7 @@ struct ReportInput {
 // last batch. For a run without a pool, renders only the metrics in its records. Errors come from the pool.
 absl::StatusOr<std::string> ReportHtml(const ReportInput& run);
 
-// Returns CompareText as HTML, with the runs' curves on shared axes.
+// Returns the table of CompareText as HTML, with the runs' curves on shared axes.
 std::string CompareHtml(const std::vector<ComparedRun>& runs);
 
 }  // namespace ingot::view

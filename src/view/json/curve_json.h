@@ -15,7 +15,7 @@ struct CurveQuery {
   std::vector<std::string> names;
   size_t points = 400;
 
-  // Reads the parameters "names" and "points". Returns INVALID_ARGUMENT if there are too many names or "points" is not
+  // Reads the "names" and "points" parameters. Returns INVALID_ARGUMENT if there are too many names or "points" is not
   // a number.
   static absl::StatusOr<CurveQuery> Of(const Query& query);
 };

@@ -13,9 +13,9 @@ namespace ingot::view {
 // {"head", "window", "budget", "live_version", "unreleased": [...],
 //  "groups": [{"group", "task", "state", "age_s", "in_window", "version", "straggler", "cause", "samples": [...]}]}
 // A straggler is an open group that is more than twice as old as the median of the last groups that finished. For the
-// first kMaxNamed stragglers, the cause describes how the oldest running sample spends its time (waits.h, DescribeTimeSpent).
-// `engines_rest` is true if no engine currently has a call. `now_ns` is the current time in nanoseconds since the Unix
-// epoch. Lists at most kMaxGroups groups. Errors come from the pool.
+// first kMaxNamed stragglers, the cause describes how the oldest running sample spends its time (waits.h,
+// DescribeTimeSpent). `engines_rest` is true if no engine currently has a call. `now_ns` is the current time in
+// nanoseconds since the Unix epoch. Lists at most kMaxGroups groups. Errors come from the pool.
 absl::StatusOr<base::json::object> WindowJson(const RunFacts& facts, const Journal& journal, datapool::Client& pool,
                                               int64_t now_ns, bool engines_rest);
 

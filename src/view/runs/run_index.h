@@ -48,8 +48,8 @@ struct OpenedRun {
 
 class RunIndex final : public Answers {
  public:
-  // `runs` returns the folder's current runs, by name. `open` opens one of them, given its folder, and keeps it open. Both
-  // are called on the page's thread.
+  // `runs` returns the folder's current runs, by name. `open` opens one of them, given its folder, and keeps it open.
+  // Both are called on the page's thread.
   RunIndex(std::string folder, std::function<std::vector<IndexedRun>()> runs,
            std::function<absl::StatusOr<OpenedRun>(const std::string& folder)> open,
            const base::Clock& clock = base::Clock::Real())
