@@ -73,7 +73,7 @@ def case_kill(ingot, kills=3, seed=1):
     retaken += compare_steps(trained, ingot.steps_trained("kill"))
     print(f"{retaken} steps were taken again, with equal loss and gradient")
     code, output = ingot.run("train", dict(settings, **{"model.intermediate_size": 648}), ("--resume",))
-    check(code != 0 and "another model" in output and "mlp" in output, f"another model's checkpoint: {code} {output}")
+    check(code != 0 and "different model" in output and "mlp" in output, f"another model's checkpoint: {code} {output}")
 
 
 def case_stop(ingot):
