@@ -125,28 +125,6 @@ def case_corpus_file():
         check(done.stdout == '["d3#0"]\n' and "[d3#0]" in model.results(1)[0], f"the index stems words: {done}")
 
 
-def case_two_players():
-    agent = AGENTS / "two_players.py"
-    done, model = run(agent, [say("7-3"), say(" 4-1\n"), say("3-3")], {"heap": 7})
-    answered(done, "white won in 3 moves")
-    check([one["messages"] for one in model.requests] == [[{"role": "user", "content": f"heap {heap}"}] for heap in (7, 4, 3)], model.requests)
-    check([one["metadata"]["ingot_role"] for one in model.requests] == ["white", "black", "white"], "each call has its role")
-    post = posted(model)
-    check(post["reward"] == 0 and post["calls"] == [{"turn": 2, "reward": 1}, {"turn": 1, "reward": -1}], post)
-    check(post["signals"] == {"white_won": 1, "moves": 3, "illegal": 0}, post)
-    for illegal in ("7-4", "6-1", "3", "", "7-1 7-2"):
-        done, model = run(agent, [say(illegal)], {"heap": 7})
-        answered(done, "black won in 1 moves, the last one illegal")
-        check(posted(model)["calls"] == [{"turn": 0, "reward": -1}], "a player that has not moved has no call")
-    done, model = run(agent, [say("2-1"), say("1-1")], {"heap": 2, "seat": "black", "opponent": "start"})
-    answered(done, "black won in 2 moves")
-    check([one["model"] for one in model.requests] == ["start", "default"], model.requests)
-    check(posted(model)["reward"] == 1 and "calls" not in posted(model), posted(model))
-    mistaken(run(agent, [], {"heap": 0})[0], "a game has 1 to 9 stones")
-    mistaken(run(agent, [], {"heap": 3, "seat": "black"})[0], "the opponent's model")
-    mistaken(run(agent, [], {"heap": "3"})[0], "'heap' is missing or has the wrong type")
-
-
 def case_truncator():
     agent = AGENTS / "truncator.py"
     ask_m, ask_k = call(("lookup", {"key": "m"})), call(("lookup", {"key": "k"}))
