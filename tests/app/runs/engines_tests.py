@@ -95,12 +95,16 @@ def case_mismatch(ingot):
     log = pathlib.Path(ingot.folder, "drifting/logs/rollout-0.log")
     wait_until(lambda: log.exists() and "is set aside until it is restarted" in log.read_text(), "the engine set aside", launch,
                seconds=200)
-    rows = [row for row in ingot.metrics("drifting") if "reward/mean" in row]
-    check(3 <= len(rows) < STEPS, f"{len(rows)} steps were made")
+    def steps():
+        return [row for row in ingot.metrics("drifting") if "reward/mean" in row]
+
+    wait_until(lambda: len(steps()) >= 3, "the row of the step after which the engine was set aside", launch, seconds=30)
+    rows = steps()
+    check(len(rows) < STEPS, f"{len(rows)} steps were made")
     check(all("engine/load_ms" in row for row in rows), f"metrics of the server are missing: {sorted(rows[0])}")
     time.sleep(3)
     check(launch.poll() is None, "the run did not wait")
-    check(len([row for row in ingot.metrics("drifting") if "reward/mean" in row]) <= len(rows) + 1, "the run went on")
+    check(len(steps()) <= len(rows) + 1, "the run went on")
     os.kill(servers(ingot)[0], signal.SIGKILL)
     output, _ = launch.communicate(timeout=250)
     check(launch.returncode == 0, f"exit code {launch.returncode}: {output}")
