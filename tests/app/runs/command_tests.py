@@ -11,6 +11,7 @@ prepare     examples/smollm2/prepare.sh ends with a command that reads the folde
 reports     two runs of one name: their answers on a full disk, a comparison, reports, the page for other machines
 """
 import copy
+import functools
 import json
 import os
 import pathlib
@@ -144,6 +145,13 @@ def case_init(binary, _, folder):
     return f"{len(commands)} commands of the folder's texts work in it"
 
 
+@functools.cache
+def takes_arguments(binary, command):
+    """True if the command works without one of its subcommands."""
+    return "[SUBCOMMAND]" in run([binary, command, "--help"])
+
+
+
 def case_texts(binary, source, _):
     groups = {"": set(run([binary, "completion", "words", ""]).split())}
     for name in groups[""]:
@@ -164,9 +172,11 @@ def case_texts(binary, source, _):
                 continue
             names, group = [words[0]], groups[words[0]]
             grouped = group and all(re.fullmatch("[a-z-]+", one) for one in group) and not any(one.startswith("-") for one in group)
-            if grouped and len(words) > 1:
-                names += words[1].split("|")[:1]
-                faults += [f"{path.name}: {command}: no such command" for one in words[1].split("|") if one not in group]
+            first = words[1].split("|") if grouped and len(words) > 1 else []
+            if first and not set(first) <= group and takes_arguments(binary, words[0]):
+                first = []
+            names += first[:1]
+            faults += [f"{path.name}: {command}: no such command" for one in first if one not in group]
             key = tuple(names)
             helps[key] = helps.get(key) or run([binary, *names, "--help"])
             faults += [f"{path.name}: {command}: no option {option}" for option in re.findall(r"(?<!\S)(--[a-z-]+)", command) if not re.search(option + "(?![a-z-])", helps[key])]
