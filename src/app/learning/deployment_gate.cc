@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/device_failure.h"
+
 namespace ingot::app {
 
 absl::StatusOr<std::vector<view::Requirement>> ParseLearnRequirements(const std::vector<std::string>& texts) {
@@ -28,6 +30,13 @@ absl::Status DecideDeployment(const std::vector<view::Requirement>& requirements
     round.reasons.push_back(std::move(result.text));
   }
   round.outcome = met ? Outcome::kDeployed : Outcome::kRejected;
+  return absl::OkStatus();
+}
+
+absl::Status FailRound(const absl::Status& why, std::string_view what, Round& round) {
+  if (absl::IsCancelled(why) || base::IsDeviceFailure(why)) return why;
+  round.outcome = Outcome::kFailed;
+  round.reasons = {absl::StrCat(base::View(what), ": ", why.message())};
   return absl::OkStatus();
 }
 

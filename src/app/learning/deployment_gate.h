@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "app/learning/rounds.h"
@@ -18,5 +19,9 @@ absl::StatusOr<std::vector<view::Requirement>> ParseLearnRequirements(const std:
 // there is none, so `best` is met. Returns NOT_FOUND if the evaluation lacks a required figure.
 absl::Status DecideDeployment(const std::vector<view::Requirement>& requirements, const view::Figures& figures,
                               const Round* deployed, Round& round);
+
+// Sets the round's outcome to kFailed, with `what` failed and `why` as its reason. Returns `why` if it must end the process
+// instead, so that the round stays open and the next process continues it: CANCELLED, and base::DeviceFailure.
+absl::Status FailRound(const absl::Status& why, std::string_view what, Round& round);
 
 }  // namespace ingot::app

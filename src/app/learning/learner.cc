@@ -86,7 +86,8 @@ absl::Status Learner::LoadDeployed(bool resume) {
 
 absl::Status Learner::Publish() {
   INGOT_ASSIGN_OR_RETURN(std::shared_ptr<const weights::Snapshot> snapshot, trainer_->TakeSnapshot());
-  return PublishUntilLive(parts_.publisher, std::move(snapshot), /*retain=*/false, parts_.retry).status();
+  return PublishUntilLive(parts_.publisher, std::move(snapshot), /*retain=*/false, parts_.retry, parts_.engine_fault)
+      .status();
 }
 
 absl::Status Learner::BeginRun(base::RunLog& log) {
@@ -129,6 +130,7 @@ absl::Status Learner::Run(RatedAnswers& answers, base::RunLog& log) {
   }
   std::string noted;
   while (!parts_.retry.stopped()) {
+    INGOT_RETURN_IF_ERROR(parts_.engine_fault());
     INGOT_RETURN_IF_ERROR(RollBackIfAsked(log));
     const std::string stops = WhyTrainingStops();
     if (!stops.empty() && stops != noted) parts_.line.Note(stops);
@@ -216,23 +218,17 @@ bool Learner::RejectIfRollbackAsked(Round& round) {
 }
 
 absl::Status Learner::Decide(Round& round) {
-  const auto fail = [&](const absl::Status& why, const char* what) -> absl::Status {
-    if (absl::IsCancelled(why)) return why;
-    round.outcome = Outcome::kFailed;
-    round.reasons = {absl::StrCat(what, ": ", why.message())};
-    return absl::OkStatus();
-  };
   if (round.restores >= 0) {
     const absl::Status restored = Restore(round);
-    return restored.ok() ? restored : fail(restored, "rollback");
+    return restored.ok() ? restored : FailRound(restored, "rollback", round);
   }
   if (RejectIfRollbackAsked(round)) return absl::OkStatus();
   const absl::StatusOr<std::string> candidate = Candidate(round);
-  if (!candidate.ok()) return fail(candidate.status(), "training");
+  if (!candidate.ok()) return FailRound(candidate.status(), "training", round);
   const absl::StatusOr<view::Figures> figures = parts_.evaluate(*candidate, NameOfEvaluation(round));
-  if (!figures.ok()) return fail(figures.status(), "evaluation");
+  if (!figures.ok()) return FailRound(figures.status(), "evaluation", round);
   const absl::Status decided = DecideDeployment(requirements_, *figures, rounds_.deployed(), round);
-  if (!decided.ok()) return fail(decided, "learn.require");
+  if (!decided.ok()) return FailRound(decided, "learn.require", round);
   if (round.outcome == Outcome::kDeployed) RejectIfRollbackAsked(round);
   return absl::OkStatus();
 }

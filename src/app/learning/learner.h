@@ -44,6 +44,7 @@ struct LearnerParts {
   const RetryPolicy& retry;
   // Evaluates a model folder. `name` names the evaluation's folder.
   std::function<absl::StatusOr<view::Figures>(const std::string& folder, const std::string& name)> evaluate;
+  std::function<absl::Status()> engine_fault;  // ServedEngine::fault of the engine that answers users
 };
 
 class Learner {
@@ -52,8 +53,9 @@ class Learner {
   // run's folder may have checkpoints. Blocks during a warm start.
   static absl::StatusOr<std::unique_ptr<Learner>> Start(const LearnerParts& parts, Rounds& rounds, bool resume);
 
-  // Runs rounds until the process is asked to stop (CANCELLED), scheduler.total_steps steps are deployed, or
-  // learn.max_rejected rounds in a row were rejected. In the last two cases, prints a line and returns OK. Call once.
+  // Runs rounds and rollbacks until the process is told to stop, and then returns CANCELLED. Returns the engine's fault if
+  // it cannot answer any more. Once scheduler.total_steps steps are deployed, or learn.max_rejected rounds in a row were not, prints that and only waits for rollbacks.
+  // REQUIRES: called once.
   absl::Status Run(RatedAnswers& answers, base::RunLog& log);
 
  private:

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/device_failure.h"
+
 namespace ingot::app {
 namespace {
 
@@ -58,6 +60,19 @@ TEST(DeploymentGate, FailsWithoutTheFigure) {
   Round round;
   EXPECT_TRUE(absl::IsNotFound(DecideDeployment(Requiring({"pass@4 > 0"}), {{"eval/reward_mean", 1}}, nullptr, round)));
   EXPECT_NE(round.outcome, Outcome::kDeployed);
+}
+
+TEST(FailRound, LeavesTheRoundOpenIfTheProcessMustEnd) {
+  Round round;
+  EXPECT_EQ(FailRound(absl::ResourceExhaustedError("out of memory"), "training", round), absl::OkStatus());
+  EXPECT_EQ(round.outcome, Outcome::kFailed);
+  EXPECT_THAT(round.reasons, ElementsAre("training: out of memory"));
+  const absl::Status lost = base::Annotate(base::DeviceFailure("an illegal memory access"), "trainer");
+  for (const absl::Status& why : {lost, absl::CancelledError("the server was stopped")}) {
+    Round open;
+    EXPECT_EQ(FailRound(why, "training", open), why);
+    EXPECT_EQ(open.outcome, Outcome::kOpen);
+  }
 }
 
 TEST(DeploymentGate, NamesTheKeyOfAMalformedRequirement) {

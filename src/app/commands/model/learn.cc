@@ -110,16 +110,17 @@ absl::Status RunServer(const RunConfig& config, const RunDir& dir, const ModelSe
                                                          absl::StrCat(dir.logs(), "/engine-server.log")));
   server.publisher = std::make_unique<weights::Publisher>(config.weights.Options());
   INGOT_RETURN_IF_ERROR(server.publisher->AddEngine("engine", server.engine));
-  const LearnerParts parts{.config = config,
-                           .dir = dir,
-                           .model = model,
-                           .pool = *server.pool,
-                           .publisher = *server.publisher,
-                           .line = line,
-                           .retry = retry,
-                           .evaluate = [&](const std::string& folder, const std::string& name) {
-                             return EvaluateVersion(config, dir, folder, name, model.device);
-                           }};
+  const LearnerParts parts{
+      .config = config,
+      .dir = dir,
+      .model = model,
+      .pool = *server.pool,
+      .publisher = *server.publisher,
+      .line = line,
+      .retry = retry,
+      .evaluate = [&](const std::string& folder,
+                      const std::string& name) { return EvaluateVersion(config, dir, folder, name, model.device); },
+      .engine_fault = [&] { return server.engine->fault(); }};
   INGOT_ASSIGN_OR_RETURN(server.learner, Learner::Start(parts, rounds, dir.existed()));
   INGOT_RETURN_IF_ERROR(dir.DropReplaced());
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<base::RunLog> log, OpenRoundLog(config, dir, rounds, metrics));
