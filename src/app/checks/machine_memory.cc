@@ -70,6 +70,7 @@ absl::Status CheckHeldHere(const RunConfig& config, const model::ModelConfig& sh
 
 absl::Status CheckDeviceHolds(const RunConfig& config, const model::ModelConfig& shape, const DeviceChoice& device) {
   if (device.torch_name == "cpu") return absl::OkStatus();
+  INGOT_RETURN_IF_ERROR(shape.CheckDevice(device.torch_name));
   std::vector<RoleProcess> roles = {{"trainer", 0}};
   if (!config.tasks.empty() && !config.has_external_engine()) roles.push_back({"rollout", 0});
   MachineNeed need = NeedOfRoles(config, shape, roles);

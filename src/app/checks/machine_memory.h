@@ -38,7 +38,8 @@ absl::Status CheckHeldHere(const RunConfig& config, const model::ModelConfig& sh
                            const std::string& machine);
 
 // Checks a run in one process, whose trainer and engine share `device`, against the memory that other processes leave of
-// it. Counts only what the run certainly allocates. Returns OK for the CPU.
+// it. Counts only what the run certainly allocates. Returns OK for the CPU, and UNIMPLEMENTED if the device has no kernels
+// for the model.
 absl::Status CheckDeviceHolds(const RunConfig& config, const model::ModelConfig& shape, const DeviceChoice& device);
 
 }  // namespace ingot::app

@@ -73,5 +73,13 @@ TEST(MachineMemory, RejectsWhatDoesNotFitTogetherWithTheNumbers) {
             HasSubstr("rollout.kv_cache_tokens (1000; 500 would fit)"), HasSubstr("trainer.micro_batch_tokens")));
 }
 
+TEST(MachineMemory, RejectsAModelWithoutKernelsBeforeItAsksTheDevice) {
+  model::ModelConfig shape = Shape();
+  shape.recurrent.layers = {true, false};
+  DeviceChoice device;
+  device.torch_name = "cuda:0";
+  EXPECT_EQ(CheckDeviceHolds(Config(1, 1), shape, device).code(), absl::StatusCode::kUnimplemented);
+}
+
 }  // namespace
 }  // namespace ingot::app
