@@ -111,7 +111,7 @@ class ModelRunner {
   virtual std::span<const uint16_t> Routes() const { return {}; }
 
   // Copies the hidden state of the last Forward's sampled row `row` to `slot` >= 0, which is created if necessary.
-  // Returns false if the model has no draft head.
+  // Returns false if the model has no draft head, or if there is no memory for the copy.
   virtual bool KeepHidden(size_t /*row*/, size_t /*slot*/) { return false; }
 
   // Runs the model's draft head. The result is valid until the next call. REQUIRES: KeepHidden has returned true for

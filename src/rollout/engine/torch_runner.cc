@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/checksum.h"
+#include "base/device_failure.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/mutex.h"
@@ -357,16 +358,20 @@ class TorchRunner final : public ModelRunner {
 
   bool KeepHidden(size_t row, size_t slot) override {
     if (!hidden_.defined()) return false;
-    const c10::InferenceMode no_autograd;
-    if (slot >= slots_.size()) slots_.resize(slot + 1);
-    at::Tensor& kept = slots_[slot];
-    const at::Tensor hidden = hidden_[static_cast<int64_t>(row)];
-    if (kept.defined() && kept.scalar_type() == hidden.scalar_type()) {
-      kept.copy_(hidden);
-    } else {
-      kept = hidden.clone();
+    try {
+      const c10::InferenceMode no_autograd;
+      if (slot >= slots_.size()) slots_.resize(slot + 1);
+      at::Tensor& kept = slots_[slot];
+      const at::Tensor hidden = hidden_[static_cast<int64_t>(row)];
+      if (kept.defined() && kept.scalar_type() == hidden.scalar_type()) {
+        kept.copy_(hidden);
+      } else {
+        kept = hidden.clone();
+      }
+      return true;
+    } catch (const std::exception&) {
+      return false;  // no memory, or a device that failed, which the next forward pass reports
     }
-    return true;
   }
 
   absl::StatusOr<DraftRows> Draft(const RunnableModel& model, const DraftBatch& batch) override {
@@ -505,8 +510,9 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> NewTorchRunner(const model::ModelCo
     return std::make_unique<TorchRunner>(config, options, at::Device(device), std::move(compute));
   } catch (const std::exception& error) {
     const absl::Status status = FromTorchException(error, "starting the rollout engine");
-    const auto code = absl::IsResourceExhausted(status) ? status.code() : absl::StatusCode::kUnavailable;
-    return absl::Status(code, absl::StrCat("device ", device, ": ", status.message()));
+    const std::string where = absl::StrCat("device ", device);
+    if (absl::IsResourceExhausted(status) || base::IsDeviceFailure(status)) return base::Annotate(status, where);
+    return absl::UnavailableError(absl::StrCat(where, ": ", status.message()));
   }
 }
 
