@@ -10,8 +10,8 @@ namespace ingot::kernels::cuda {
 
 // Defined for BFloat16, float, and double. `blocks` and `key_blocks` are the plan's counts; 0 = that kernel is not
 // launched. Returns cudaErrorInvalidConfiguration for more than 65535 kv heads or a head of more than 8M columns.
-// LaunchForward requires a plan with ForwardBlockRows rows per block. If UsesMma, it returns cudaErrorMisalignedAddress
-// unless q, k, v, and out are 16-byte aligned.
+// LaunchForward requires a plan with ForwardBlockRows rows per block. If UsesMma, it returns cudaErrorInvalidValue unless
+// q, k, v, and out are 16-byte aligned.
 template <typename T>
 cudaError_t LaunchForward(const ForwardArgs<T>& args, int64_t blocks, cudaStream_t stream);
 template <typename T>

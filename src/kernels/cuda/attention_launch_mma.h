@@ -8,7 +8,7 @@
 namespace ingot::kernels::cuda {
 
 // REQUIRES: UsesMma<BFloat16>(args.shape), a plan with kMmaRows rows per block, and at least one block. Returns
-// cudaErrorMisalignedAddress unless q, k, v, and out are 16-byte aligned.
+// cudaErrorInvalidValue unless q, k, v, and out are 16-byte aligned.
 cudaError_t LaunchForwardMma(const ForwardArgs<BFloat16>& args, int64_t blocks, cudaStream_t stream);
 
 }  // namespace ingot::kernels::cuda

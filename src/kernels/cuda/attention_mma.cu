@@ -20,7 +20,7 @@ cudaError_t Launch(const ForwardArgs<BFloat16>& args, int64_t blocks, cudaStream
 }  // namespace
 
 cudaError_t LaunchForwardMma(const ForwardArgs<BFloat16>& args, int64_t blocks, cudaStream_t stream) {
-  if (!Aligned(args.q) || !Aligned(args.k) || !Aligned(args.v) || !Aligned(args.out)) return cudaErrorMisalignedAddress;
+  if (!Aligned(args.q) || !Aligned(args.k) || !Aligned(args.v) || !Aligned(args.out)) return cudaErrorInvalidValue;
   return args.shape.head_dim <= 64 ? Launch<64>(args, blocks, stream) : Launch<128>(args, blocks, stream);
 }
 

@@ -86,7 +86,7 @@ __device__ __forceinline__ void PlaceKeys(MmaMemory<kWidth>& m, const ForwardMma
   }
   m.key_row[parity][thread] = row;
   if (at.masked == 0) return;
-  const int32_t span = q.visible_end < 0 ? INT_MAX : max(a.plan.integers[q.visible_end + known] - key, 0);
+  const int32_t span = q.visible_end < 0 ? INT_MAX : max(a.plan.integers[q.visible_end + known], key) - key;
   m.key_span[parity][thread] = key > last ? 0 : span;
   m.key_position[parity][thread] = a.shape.window == 0 ? 0
                                    : q.positions < 0   ? key

@@ -1,6 +1,7 @@
 // The attention kernel with tensor cores (src/kernels/cuda/attention_forward_mma.cuh), compiled to PTX by nvcc, on the
 // machine: results against fp64, equal bits for every batch and all pages, bank conflicts, and each barrier and wait.
 #include <algorithm>
+#include <limits>
 #include <random>
 
 #include "kernels/attention/bench_trees.h"
@@ -294,6 +295,14 @@ TEST_F(PtxAttentionMma, AQueryThatSeesNothingGetsZeros) {
   EXPECT_EQ(got.lse[5 * 2], -INFINITY);
   ExpectClose(s, got);
   s.sinks = {0.5f, -1};
+  ExpectClose(s, RunMma(m, s));
+  ExpectNoReport(m);
+}
+
+TEST_F(PtxAttentionMma, AnEndFarBeforeItsKeyHidesTheKey) {
+  Stream<BFloat16> s = Tree(11, {1, 1, 64, 0.12}, 150);
+  for (int64_t key = 65; key < s.rows; key += 2) s.visible_end[key] = std::numeric_limits<int32_t>::min();
+  Machine m(MmaPtx());
   ExpectClose(s, RunMma(m, s));
   ExpectNoReport(m);
 }
