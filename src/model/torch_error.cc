@@ -14,7 +14,7 @@ constexpr int kEccUncorrectable = 214, kNvlinkUncorrectable = 220, kContained = 
 constexpr int kIllegalAddress = 700, kLaunchTimeout = 702, kAssert = 710;
 constexpr int kFirstException = 714;  // hardware stack, illegal instruction, misaligned address, address space, pc
 constexpr int kLaunchFailure = 719, kTensorMemoryLeak = 721;
-constexpr int kUnknown = 999;
+constexpr int kMpsClientTerminated = 810, kExternalDevice = 911, kUnknown = 999;
 
 bool IsHardware(int code) { return code == kEccUncorrectable || code == kNvlinkUncorrectable || code == kContained; }
 
@@ -47,7 +47,8 @@ absl::Status FromDeviceError(const c10::AcceleratorError& error, const std::stri
 
 bool EndsDevice(int code) {
   return IsHardware(code) || code == kIllegalAddress || code == kLaunchTimeout || code == kAssert ||
-         (code >= kFirstException && code <= kLaunchFailure) || code == kTensorMemoryLeak || code == kUnknown;
+         (code >= kFirstException && code <= kLaunchFailure) || code == kTensorMemoryLeak ||
+         code == kMpsClientTerminated || code == kExternalDevice || code == kUnknown;
 }
 
 absl::Status FromTorchException(const std::exception& error, const std::string& advice) {

@@ -358,6 +358,16 @@ TEST(FromTorchException, NamesADeviceThatFailedForEver) {
   EXPECT_EQ(OfCudaError(2, "out of memory").code(), absl::StatusCode::kResourceExhausted) << "of pinned memory";
 }
 
+// The codes after which, according to CUDA's driver_types.h, the process must be terminated, and 214, 220, and 999.
+TEST(FromTorchException, KnowsTheCodesThatEndTheProcess) {
+  std::vector<int> ends;
+  for (int code = 0; code < 1000; ++code) {
+    if (model::EndsDevice(code)) ends.push_back(code);
+  }
+  EXPECT_THAT(ends,
+              ::testing::ElementsAre(214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911, 999));
+}
+
 TEST(FromTorchException, NamesTheKeysIfTheDeviceHasNoMemoryLeft) {
   const c10::OutOfMemoryError full({__func__, __FILE__, __LINE__}, "CUDA out of memory. " + std::string(600, 'x'));
   const absl::Status status = FromTorchException(full, "starting the rollout engine");
