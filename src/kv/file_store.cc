@@ -162,7 +162,8 @@ absl::Status FileStore::Put(const Root& root, const Chunk& chunk, const PlanesTo
 absl::Status FileStore::Write(const Root& root, const Chunk& chunk, const PlanesToWrite& planes) {
   if (!HaveSizes(planes, root.plane_bytes))
     return absl::InvalidArgumentError("the sizes of the planes do not match the root's layout");
-  if (access(folder_->PathOf(chunk).c_str(), F_OK) == 0) return absl::OkStatus();
+  const bool known = CheckRoot(root, chunk.root).ok();
+  if (known && access(folder_->PathOf(chunk).c_str(), F_OK) == 0) return absl::OkStatus();
   std::vector<uint64_t> checksums;
   for (const auto& plane : planes) {
     base::StreamingChecksum checksum;

@@ -114,12 +114,16 @@ int64_t Sum(const std::vector<StoredChunk>& chunks) {
   return sum;
 }
 
+// Returns a name for this boot and PID namespace, because several machines or containers may have the same host name
+// and process ids.
 std::string HostName() {
-  char name[256] = "";
+  char name[256] = "", pids[64] = "";
   gethostname(name, sizeof(name) - 1);
+  if (readlink("/proc/self/ns/pid", pids, sizeof(pids) - 1) < 0) pids[0] = '\0';
+  const std::string boot = base::ReadFile("/proc/sys/kernel/random/boot_id", 64).value_or("");
   std::string host = name[0] == '\0' ? "host" : name;
   std::replace(host.begin(), host.end(), '/', '_');
-  return host;
+  return absl::StrCat(host, "-", base::Hex(base::Checksum64(absl::StrCat(boot, pids))));
 }
 
 // Returns true if the draft HOST.PID.N was written by a process on this machine that is gone.
@@ -167,9 +171,16 @@ absl::Status StoreFolder::CheckRoot(const base::Key128& root, const std::string&
 
 std::string StoreFolder::NewDraft() { return Path(absl::StrCat("tmp/", host_, ".", getpid(), ".", ++drafts_)); }
 
+std::string StoreFolder::NewTrash() { return Path(absl::StrCat("trash/", host_, ".", getpid(), ".", ++drafts_)); }
+
 absl::Status StoreFolder::MakeRoot(const Root& root, const base::Key128& key) {
   const std::string dir = RootDir(key), text = root.Text();
-  if (const absl::Status known = CheckRoot(key, text); !absl::IsNotFound(known)) return known;
+  const absl::Status known = CheckRoot(key, text);
+  if (absl::IsDataLoss(known)) {  // a machine crashed before the file was on its disk
+    if (rename(dir.c_str(), NewTrash().c_str()) != 0) return FolderError("remove", dir);
+  } else if (!absl::IsNotFound(known)) {
+    return known;
+  }
   INGOT_RETURN_IF_ERROR(MakeFolder(dir));
   INGOT_RETURN_IF_ERROR(base::ReplaceFile(dir + "/root.json", text, {.durable = false}));
   return Touch(dir + "/held");
@@ -179,8 +190,8 @@ absl::Status StoreFolder::Publish(const std::string& draft, int64_t bytes, const
   const std::string path = PathOf(chunk);
   const auto publish = [&]() -> absl::Status {
     INGOT_ASSIGN_OR_RETURN(const Lock lock, Lock::Take(Path("lock")));
-    if (access(path.c_str(), F_OK) == 0) return absl::AlreadyExistsError(path);
     INGOT_RETURN_IF_ERROR(MakeRoot(root, chunk.root));
+    if (access(path.c_str(), F_OK) == 0) return absl::AlreadyExistsError(path);
     INGOT_RETURN_IF_ERROR(MakeFolder(fs::path(path).parent_path().string()));
     INGOT_ASSIGN_OR_RETURN(const int64_t used, MakeRoom(bytes));
     // The size is written first, so that it is never too small, even if this process is killed now.
@@ -217,9 +228,8 @@ absl::Status StoreFolder::Retire(double seconds) {
   INGOT_ASSIGN_OR_RETURN(const Lock lock, Lock::Take(Path("lock")));
   int64_t freed = 0;
   for (const std::string& root : old) {
-    const std::string trash = Path(absl::StrCat("trash/", host_, ".", getpid(), ".", ++drafts_));
     const int64_t bytes = Sum(ChunksIn(root));
-    if (rename(root.c_str(), trash.c_str()) == 0) freed += bytes;
+    if (rename(root.c_str(), NewTrash().c_str()) == 0) freed += bytes;
   }
   retired_bytes_ += freed;
   bytes_ = CountBytes();

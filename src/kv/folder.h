@@ -5,7 +5,7 @@
 //   roots/ROOT/root.json the root's fields (chunk.h) as JSON
 //   roots/ROOT/held      touched by the processes that hold the root
 //   roots/ROOT/XX/KEY.kv chunks; XX is the first byte of KEY, and the time of last use is the modification time
-//   tmp/HOST.PID.N       a chunk that is being written
+//   tmp/HOST.PID.N       a chunk that is being written; HOST also names the boot and the PID namespace
 //   trash/               roots that are being removed
 //   corrupt/N            the last few chunks that had wrong bytes
 //
@@ -57,6 +57,8 @@ class StoreFolder {
 
   std::string RootDir(const base::Key128& root) const;
   std::string Path(std::string_view name) const;
+  std::string NewTrash();  // a new path in trash/
+  // Makes the root's folder. Replaces one whose root.json is torn.
   absl::Status MakeRoot(const Root& root, const base::Key128& key);
   // Returns the file system's time in seconds.
   absl::StatusOr<double> Now() const;

@@ -80,6 +80,15 @@ TEST_F(FileStoreTest, AFolderForAnotherRootIsNotUsed) {
   EXPECT_FALSE(Get(*store, chain_[0]).ok());
 }
 
+TEST_F(FileStoreTest, AWriterReplacesATornRoot) {
+  ASSERT_TRUE(Put(*Open(), chain_[0]).ok());
+  fs::resize_file(FilesIn(folder_.path(), "root.json").at(0), 0);
+  const auto store = Open();
+  EXPECT_EQ(store->Longest(root_, chain_), 0);
+  ASSERT_TRUE(Put(*store, chain_[0]).ok());
+  EXPECT_TRUE(Get(*store, chain_[0]).ok());
+}
+
 TEST_F(FileStoreTest, TwoWritersOfAChunkLeaveOne) {
   const auto a = Open(), b = Open();
   std::vector<std::thread> writers;
