@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <deque>
+#include <filesystem>
+
 #include "rollout/kv_store_rig.h"
 #include "rollout/routing/engine_set.h"
 
@@ -29,8 +32,8 @@ class PrefillTest : public testing::Test {
   explicit PrefillTest(int64_t wait_ms = 60'000)
       : prefiller_(StoreRig(options_)),
         decoder_(StoreRig(options_)),
-        set_({std::make_shared<EngineRef>(*prefiller_->engine), std::make_shared<EngineRef>(*decoder_->engine)},
-             base::Clock::Real(), {.prefill_engines = 1, .prefill_min_tokens = 16, .prefill_wait_ms = wait_ms}) {}
+        set_({std::make_shared<EngineRef>(*prefiller_->engine), std::make_shared<EngineRef>(*decoder_->engine)}, clock_,
+             {.prefill_engines = 1, .prefill_min_tokens = 16, .prefill_wait_ms = wait_ms}) {}
 
   Answer Expected(const v1::GenerateRequest& ask) {
     Rig rig(Options(), FakeSnapshot(1, 1001));
@@ -42,6 +45,7 @@ class PrefillTest : public testing::Test {
   const StoreFolder folder_;
   const EngineOptions options_ = StoreOptions(folder_);
   const std::unique_ptr<Rig> prefiller_, decoder_;
+  const base::ManualClock clock_;  // no pause ends
   EngineSet set_;
 };
 
@@ -70,10 +74,29 @@ TEST_F(PrefillTest, APromptThatTheDecoderHasIsNotComputedAgain) {
   EXPECT_EQ(Prefills(), 1);
 }
 
+TEST_F(PrefillTest, AGroupsPromptIsPrefilledOnce) {
+  const v1::GenerateRequest ask = Ask(LongPrompt(150), 5);
+  const Answer expected = Expected(ask);
+  prefiller_->gate.Close();
+  std::deque<Collect> results(3);
+  std::vector<std::unique_ptr<Client::Request>> handles;
+  for (Collect& result : results) handles.push_back(set_.Generate(ask, result.OnChunk()));
+  prefiller_->gate.AwaitHeld();
+  prefiller_->gate.Open();
+  for (Collect& result : results) {
+    EXPECT_TRUE(result.Wait().ok());
+    EXPECT_EQ(result.ids, expected.ids);
+  }
+  EXPECT_EQ(Prefills(), 3);
+  EXPECT_EQ(Computed(*prefiller_), 144);
+  EXPECT_LT(Computed(*decoder_), 144) << "it computes no whole chunk";
+}
+
 TEST_F(PrefillTest, APromptInTheCacheIsWrittenAndEnds) {
   v1::GenerateRequest ask = kAsk;
   ask.set_prefill_only(true);
   for (int i = 0; i < 2; ++i) {
+    for (const std::string& path : folder_.Chunks()) std::filesystem::remove(path);  // as if they were evicted
     Collect result;
     const auto handle = prefiller_->engine->Generate(ask, result.OnChunk());
     EXPECT_TRUE(result.Wait().ok());
@@ -140,6 +163,9 @@ TEST_F(ImpatientPrefillTest, ASlowPrefillerIsComputedAround) {
   prefiller_->gate.Close();
   EXPECT_EQ(AnswerOf(set_, kAsk), Expected(kAsk));
   EXPECT_EQ(Computed(*decoder_), 67 + 4);
+  const v1::GenerateRequest next = Ask(LongPrompt(67, 3), 5);
+  EXPECT_EQ(AnswerOf(set_, next), Expected(next));
+  EXPECT_THAT(set_.MetricsText(), testing::HasSubstr("ingot_router_prefills_total 1")) << "the next one does not wait";
   prefiller_->gate.Open();
 }
 

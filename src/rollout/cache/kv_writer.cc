@@ -41,7 +41,8 @@ void KvWriter::Offer(Sequence& sequence, const StoreRootPtr& root) {
 }
 
 void KvWriter::OfferChunk(Sequence& sequence, const StoreRootPtr& root, const kv::Chunk& chunk, size_t index) {
-  if (known_.contains(chunk.key)) return;
+  // A chunk that another engine waits for may have been removed, or still waits to be written.
+  if (!sequence.prefill_only && known_.contains(chunk.key)) return;
   if (pending_bytes_ + root->chunk_bytes > options_.max_pending_bytes) {
     ++dropped_;
     return;

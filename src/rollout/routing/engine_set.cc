@@ -8,6 +8,7 @@
 #include <span>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "base/checksum.h"
 #include "base/log.h"
@@ -43,7 +44,7 @@ class EngineSet::State {
         uses_prefixes_(router.policy == RouterPolicy::kCost),
         pauses_(engines),
         router_(router, engines, Seed()),
-        prefills_(static_cast<size_t>(router.prefill_engines), 0) {}
+        prefillers_(static_cast<size_t>(router.prefill_engines)) {}
 
   // Chooses the best engine that is not marked in `tried`, which may be shorter than the set. Counts one more request
   // in flight on it and one more start in progress. Returns null if no engine is left or the set is closed. Started
@@ -69,24 +70,53 @@ class EngineSet::State {
     return !closed_;
   }
 
-  // Returns the engine that computes the prompt for the request's engine, and counts it; nullopt = that engine itself.
-  std::optional<size_t> ChoosePrefiller(const Router::Sent& sent) {
+  // A prompt that `prefiller` computes for `engine`.
+  struct Prefill {
+    size_t prefiller = 0, engine = 0;
+    std::vector<uint64_t> keys;  // of the prefixes that the engine does not have
+  };
+  using PrefillPtr = std::shared_ptr<const Prefill>;
+
+  // Chooses the engine that computes the prompt for the request's engine, and counts it; null = that engine itself.
+  // Prefilled undoes the count.
+  PrefillPtr ChoosePrefiller(const Router::Sent& sent, const PrefixKeys& prompt) {
     base::MutexLock lock(mu_);
-    if (sent.engine < prefills_.size() || sent.pending < options_.prefill_min_tokens) return std::nullopt;
-    const nanoseconds now = clock_.Now();
-    std::optional<size_t> least;
-    for (size_t i = 0; i < std::min(prefills_.size(), pauses_.size()); ++i) {
-      if (pauses_[i].until <= now && (!least.has_value() || prefills_[i] < prefills_[*least])) least = i;
+    if (sent.engine < prefillers_.size()) return nullptr;
+    const std::vector<uint64_t>& keys = prompt.keys();
+    size_t begin = keys.size() - std::min(keys.size(), static_cast<size_t>(sent.pending / PrefixKeys::kTokens));
+    // The router predicts that the engine will have what is now prefilled for other requests.
+    std::optional<size_t> same;
+    for (; begin > 0; --begin) {
+      const auto found = prefilling_.find({sent.engine, keys[begin - 1]});
+      if (found == prefilling_.end()) break;
+      same = found->second.prefiller;
     }
-    if (least.has_value()) ++prefills_[*least];
-    return least;
+    if (sent.tokens - static_cast<int64_t>(begin) * PrefixKeys::kTokens < options_.prefill_min_tokens) return nullptr;
+    const std::optional<size_t> prefiller = same.has_value() && MayPrefill(*same) ? same : LeastBusyPrefiller();
+    if (!prefiller.has_value()) return nullptr;
+    ++prefillers_[*prefiller].requests;
+    std::vector<uint64_t> missing(keys.begin() + static_cast<ptrdiff_t>(begin), keys.end());
+    for (const uint64_t key : missing) {
+      ++prefilling_.try_emplace({sent.engine, key}, Prefilling{*prefiller, 0}).first->second.requests;
+    }
+    return std::make_shared<const Prefill>(Prefill{*prefiller, sent.engine, std::move(missing)});
   }
-  void Prefilled(size_t engine, const absl::Status& status) {
-    if (absl::IsUnavailable(status)) OnUnavailable(engine, status);
+  void Prefilled(const Prefill& prefill, const absl::Status& status) {
+    if (absl::IsUnavailable(status)) OnUnavailable(prefill.prefiller, status);
     base::MutexLock lock(mu_);
-    --prefills_[engine];
+    for (const uint64_t key : prefill.keys) {
+      const auto found = prefilling_.find({prefill.engine, key});
+      if (--found->second.requests == 0) prefilling_.erase(found);
+    }
+    Prefiller& prefiller = prefillers_[prefill.prefiller];
+    --prefiller.requests;
     ++prefill_count_;
     if (!status.ok() && !absl::IsCancelled(status)) ++failed_prefills_;
+    if (status.ok()) prefiller.pause = pauses_[prefill.prefiller] = {};
+    if (absl::IsDeadlineExceeded(status) && prefiller.pause.Lengthen(clock_.Now())) {
+      INGOT_LOG(warn, "rollout engine {} is too slow for prefills; other engines compute their prompts for {} s: {}",
+                prefill.prefiller, prefiller.pause.length / std::chrono::seconds(1), std::string(status.message()));
+    }
   }
   std::chrono::milliseconds prefill_wait() const { return std::chrono::milliseconds(options_.prefill_wait_ms); }
 
@@ -113,11 +143,8 @@ class EngineSet::State {
   void OnUnavailable(size_t engine, const absl::Status& why) {
     base::MutexLock lock(mu_);
     Pause& pause = pauses_[engine];
-    const nanoseconds now = clock_.Now();
-    if (pause.until > now) return;  // another request has already detected this
+    if (!pause.Lengthen(clock_.Now())) return;
     router_.Forget(engine);
-    pause.length = pause.length == nanoseconds(0) ? kFirstPause : std::min(2 * pause.length, kLongestPause);
-    pause.until = now + pause.length;
     INGOT_LOG(warn, "rollout engine {} rejects requests; skipping it for {} s: {}", engine,
               pause.length / std::chrono::seconds(1), std::string(why.message()));
   }
@@ -142,7 +169,37 @@ class EngineSet::State {
   struct Pause {
     nanoseconds until{0};
     nanoseconds length{0};  // duration of the last pause; 0 = the engine has answered since then
+
+    // Returns false if the engine is paused, because another request has already detected the cause.
+    bool Lengthen(nanoseconds now) {
+      if (until > now) return false;
+      length = length == nanoseconds(0) ? kFirstPause : std::min(2 * length, kLongestPause);
+      until = now + length;
+      return true;
+    }
   };
+  struct Prefiller {
+    int64_t requests = 0;  // in flight
+    Pause pause;           // after prefills that took too long
+  };
+  // A prefix that is prefilled for an engine.
+  struct Prefilling {
+    size_t prefiller = 0;
+    int64_t requests = 0;
+  };
+
+  bool MayPrefill(size_t engine) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    const nanoseconds now = clock_.Now();
+    return engine < pauses_.size() && pauses_[engine].until <= now && prefillers_[engine].pause.until <= now;
+  }
+  std::optional<size_t> LeastBusyPrefiller() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    std::optional<size_t> least;
+    for (size_t i = 0; i < prefillers_.size(); ++i) {
+      if (!MayPrefill(i)) continue;
+      if (!least.has_value() || prefillers_[i].requests < prefillers_[*least].requests) least = i;
+    }
+    return least;
+  }
 
   // Several gateways must not draw the same engines.
   static uint64_t Seed() {
@@ -162,8 +219,8 @@ class EngineSet::State {
       first = free;
       candidates_.push_back(i);
     }
-    if (!candidates_.empty() && candidates_.back() >= prefills_.size()) {  // they are in ascending order
-      std::erase_if(candidates_, [this](size_t i) { return i < prefills_.size(); });
+    if (!candidates_.empty() && candidates_.back() >= prefillers_.size()) {  // they are in ascending order
+      std::erase_if(candidates_, [this](size_t i) { return i < prefillers_.size(); });
     }
   }
 
@@ -174,7 +231,8 @@ class EngineSet::State {
   base::CondVar idle_;
   std::vector<Pause> pauses_ ABSL_GUARDED_BY(mu_);
   Router router_ ABSL_GUARDED_BY(mu_);
-  std::vector<int64_t> prefills_ ABSL_GUARDED_BY(mu_);  // in flight, by engine that prefills
+  std::vector<Prefiller> prefillers_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<std::pair<size_t, uint64_t>, Prefilling> prefilling_ ABSL_GUARDED_BY(mu_);  // by engine and key
   int64_t prefill_count_ ABSL_GUARDED_BY(mu_) = 0, failed_prefills_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<size_t> candidates_ ABSL_GUARDED_BY(mu_);  // for the request being sent
   int starting_ ABSL_GUARDED_BY(mu_) = 0;
@@ -217,9 +275,9 @@ class EngineSet::Call final : public std::enable_shared_from_this<Call> {
       number = ++attempts_;
       if (!stopped_) attempt.swap(current_);
     }
-    const std::optional<size_t> prefiller =
-        request_.placeholders().empty() ? state_->ChoosePrefiller(*sent) : std::nullopt;
-    prefiller.has_value() ? StartPrefill(*prefiller, sent, number) : Start(sent, number);
+    const bool apart = request_.placeholders().empty() && request_.score_ids() == 0;
+    const State::PrefillPtr prefill = apart ? state_->ChoosePrefiller(*sent, sequence_) : nullptr;
+    prefill != nullptr ? StartPrefill(prefill, sent, number) : Start(sent, number);
     state_->Started();
     // The attempt of a caller that is gone is destroyed here, outside the lock.
   }
@@ -236,14 +294,14 @@ class EngineSet::Call final : public std::enable_shared_from_this<Call> {
   struct Attempt {
     Attempt(std::shared_ptr<State> of, std::shared_ptr<Router::Sent> as) : state(std::move(of)), sent(std::move(as)) {}
     ~Attempt() {
-      if (prefill != nullptr && prefill->Cancel()) state->Prefilled(prefiller, absl::CancelledError());
+      if (prefill != nullptr && prefill->Cancel()) state->Prefilled(*prefilled, absl::CancelledError());
       handle.reset();
       state->Ended(*sent);
     }
     const std::shared_ptr<State> state;
     const std::shared_ptr<Router::Sent> sent;  // guarded by the state, except for its engine
     std::shared_ptr<RemotePrefill> prefill;    // null = the engine computes the prompt
-    size_t prefiller = 0;
+    State::PrefillPtr prefilled;
     std::unique_ptr<Request> handle;  // null until the prefill has ended
   };
 
@@ -259,22 +317,25 @@ class EngineSet::Call final : public std::enable_shared_from_this<Call> {
     // The handle of an attempt that ended, or whose caller is gone, is destroyed after the lock.
   }
 
-  // Same as Start, but first has engine `prefiller` compute the prompt.
-  void StartPrefill(size_t prefiller, const std::shared_ptr<Router::Sent>& sent, int number) {
+  // Same as Start, but first has another engine compute the prompt.
+  void StartPrefill(const State::PrefillPtr& prefilled, const std::shared_ptr<Router::Sent>& sent, int number) {
     const auto prefill = std::make_shared<RemotePrefill>(
-        [self = shared_from_this(), prefiller, sent, number](const absl::Status& status) {
-          self->state_->Prefilled(prefiller, status);
+        [self = shared_from_this(), prefilled, sent, number](const absl::Status& status) {
+          self->state_->Prefilled(*prefilled, status);
           self->StartPrefilled(sent, number);
         });
+    bool wanted = false;
     {
       base::MutexLock lock(mu_);
-      if (!stopped_ && number == attempts_) {
+      wanted = !stopped_ && number == attempts_;
+      if (wanted) {
         current_->prefill = prefill;
-        current_->prefiller = prefiller;
+        current_->prefilled = prefilled;
       }
     }
+    if (!wanted) return state_->Prefilled(*prefilled, absl::CancelledError());
     timed_ = false;
-    prefill->Start(set_.At(prefiller), request_, state_->prefill_wait());
+    prefill->Start(set_.At(prefilled->prefiller), request_, state_->prefill_wait());
   }
 
   void StartPrefilled(const std::shared_ptr<Router::Sent>& sent, int number) {
