@@ -5,6 +5,7 @@
 #include <c10/core/InferenceMode.h>
 
 #include <absl/strings/str_format.h>
+#include <gnu/libc-version.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -19,7 +20,7 @@
 #include <vector>
 
 #include "base/checksum.h"
-#include "base/device_failure.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/mutex.h"
@@ -68,14 +69,17 @@ at::ScalarType CacheType(const model::ModelConfig& config) {
   return config.torch_dtype == "bfloat16" ? at::kBFloat16 : at::kFloat;
 }
 
+// Names a build that cannot be read, which shares nothing.
+std::string Unique() { return absl::StrCat("unknown ", getpid(), " ", base::Clock::Real().UnixNanos()); }
+
 // Names everything besides the weights and the configuration that may change the bits of KV on the CPU. Another build
 // may round differently.
 const std::string& Numerics() {
   static const std::string& numerics = *new std::string([] {
     const absl::StatusOr<std::string> program = base::ReadFile("/proc/self/exe", int64_t{4} << 30);
     return absl::StrCat("cpu ", kernels::InstructionSet(), " build ",
-                        program.ok() ? base::Hex(base::Checksum64(*program)) : "unknown", " torch ",
-                        base::Hex(base::Checksum64(at::show_config())));
+                        program.ok() ? base::Hex(base::Checksum64(*program)) : Unique(), " torch ",
+                        base::Hex(base::Checksum64(at::show_config())), " libc ", gnu_get_libc_version());
   }());
   return numerics;
 }
