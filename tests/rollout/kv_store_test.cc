@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <deque>
 #include <fstream>
 #include <span>
@@ -151,6 +152,7 @@ class FaultyStore final : public kv::Store {
   explicit FaultyStore(std::shared_ptr<kv::Store> store) : store_(std::move(store)) {}
 
   int64_t Longest(const kv::Root& root, std::span<const kv::Chunk> chain) override {
+    ++lookups;
     Pass();
     return store_->Longest(root, chain);
   }
@@ -164,6 +166,8 @@ class FaultyStore final : public kv::Store {
   }
   void Hold(std::vector<base::Key128> roots) override { store_->Hold(std::move(roots)); }
   kv::StoreStats stats() const override { return store_->stats(); }
+
+  std::atomic<int> lookups{0};
 
   void Hang(bool hang) {
     base::MutexLock lock(mu_);
@@ -196,6 +200,56 @@ TEST_F(KvStoreTest, AHangingStoreStopsNoRequest) {
     EXPECT_EQ(AnswerOf(*reader->engine, ask), Expected(ask)) << "nothing else is asked of it";
   }
   EXPECT_EQ(reader->engine->Status()->kv_blocks_used(), 0) << "no block is held for it";
+  store->Hang(false);
+}
+
+TEST_F(KvStoreTest, AGroupAsksOnceForAPromptThatTheStoreLacks) {
+  const auto store = std::make_shared<FaultyStore>(OpenStore(options_));
+  store->Hang(true);
+  const auto reader = StoreRig(options_, store);
+  std::deque<Collect> results(4);
+  std::vector<std::unique_ptr<Client::Request>> handles;
+  for (Collect& result : results) handles.push_back(reader->engine->Generate(kAsk, result.OnChunk()));
+  AwaitTrue([&] { return reader->engine->Status()->prefill().requests() == 4; });  // all of them wait
+  store->Hang(false);
+  for (Collect& result : results) {
+    ASSERT_TRUE(result.Wait().ok());
+    EXPECT_EQ(result.ids, Expected(kAsk).ids);
+  }
+  EXPECT_EQ(store->lookups, 1);
+}
+
+TEST_F(KvStoreTest, ARequestWaitsATenthOfComputingUntilReadingIsMeasured) {
+  base::ManualClock clock;
+  const auto store = std::make_shared<FaultyStore>(OpenStore(options_));
+  store->Hang(true);
+  FakeRunner pages(kVocab, 8192, 400, 4);
+  KvBlocks blocks(100, 4);
+  KvTransfer transfer({store, options_.kv_store, [] {}}, &blocks, &clock);
+  const auto version = std::make_shared<WeightVersion>();
+  version->salt = 1;
+  Sequence sequence;
+  sequence.tokens = LongPrompt(kWhole + 1);
+  transfer.Computed(kWhole, std::chrono::seconds(kWhole));  // a second per token
+  transfer.Look(sequence, *version, &pages);
+  clock.Advance(std::chrono::milliseconds(6399));
+  EXPECT_TRUE(transfer.Awaits(sequence, 1));
+  clock.Advance(std::chrono::milliseconds(1));
+  EXPECT_FALSE(transfer.Awaits(sequence, 1));
+  store->Hang(false);
+}
+
+TEST_F(KvStoreTest, APrefillEndsAtItsDeadlineIfTheStoreHangs) {
+  options_.request_deadline_ms = 1000;
+  const auto store = std::make_shared<FaultyStore>(OpenStore(options_));
+  const auto writer = StoreRig(options_, store);
+  AnswerOf(*writer->engine, Ask(LongPrompt(60, 5), 1));  // measures the engine's speed
+  store->Hang(true);
+  v1::GenerateRequest ask = kAsk;
+  ask.set_prefill_only(true);
+  Collect result;
+  const auto handle = writer->engine->Generate(ask, result.OnChunk());
+  EXPECT_TRUE(result.Wait().ok());
   store->Hang(false);
 }
 
@@ -241,6 +295,8 @@ TEST_F(KvStoreTest, OptionsThatDoNotFitAreNamed) {
   EXPECT_THAT(error([](EngineOptions& o) { o.kv_store.io_threads = 0; }), testing::HasSubstr("kv_store.io_threads"));
   EXPECT_THAT(error([](EngineOptions& o) { o.router.prefill_engines = 1, o.kv_store.path = ""; }),
               testing::HasSubstr("kv_store.path"));
+  EXPECT_THAT(error([](EngineOptions& o) { o.router.prefill_engines = 1, o.kv_store.write = kv::Write::kNone; }),
+              testing::HasSubstr("kv_store.write"));
 }
 
 }  // namespace

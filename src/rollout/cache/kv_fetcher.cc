@@ -13,6 +13,8 @@ constexpr double kKeep = 0.8;            // of earlier measurements in an averag
 constexpr int64_t kMeasuredRows = 32;    // a pass with fewer rows says little about the cost of a prompt's tokens
 constexpr double kFirstWaitSeconds = 2;  // while nothing is known about either cost
 constexpr double kLeastWaitSeconds = 0.02;
+constexpr double kWaitShare = 0.5;    // of the time to compute the chunks that a request waits for faster reading
+constexpr double kBlindShare = 0.1;   // the same while reading is not known to be faster
 constexpr double kLookupShare = 0.1;  // of the time to compute the chunks, because the store may not have them
 constexpr int64_t kTryAgain = 64;
 constexpr int64_t kBatchBytes = int64_t{32} << 20;  // read before chunks are named
@@ -26,19 +28,21 @@ void KvFetcher::Measured::Add(double sample) {
   average = samples++ == 0 ? sample : kKeep * average + (1 - kKeep) * sample;
 }
 
-// An I/O thread reads `root`, `chain`, `first`, and `named`, and writes the fields of its task. The step thread uses
-// the fetch only while no task runs, except for `wait` and `blocks`.
+// An I/O thread reads `root`, `chain`, `first`, `named`, and `abandoned`, and writes the fields of its task. The step
+// thread uses the fetch only while no task runs, except for `wait`, `blocks`, and `abandoned`.
 struct KvFetcher::Fetch {
   StoreRootPtr root;
   std::vector<int32_t> ids;
   std::vector<kv::Chunk> chain;
-  size_t first = 0;                   // chunks that the cache had
-  size_t named = 0;                   // chunks after those that have been named
-  size_t found = 0;                   // chunks after `first` in the store, by the lookup's task
-  std::vector<ChunkBuffer> read;      // by the read's task
-  size_t batch = 0;                   // chunks to read
-  double seconds = 0;                 // of the task
-  std::vector<KvBlocks::Ref> blocks;  // of all chunks so far, so that they are not evicted
+  size_t first = 0;               // chunks that the cache had
+  size_t named = 0;               // chunks after those that have been named
+  size_t found = 0;               // chunks after `first` in the store, by the lookup's task
+  std::vector<ChunkBuffer> read;  // by the read's task
+  size_t batch = 0;               // chunks to read
+  double seconds = 0;             // of the task
+  nanoseconds started{0};
+  std::atomic<bool> abandoned{false};  // true = the task should end soon
+  std::vector<KvBlocks::Ref> blocks;   // of all chunks so far, so that they are not evicted
   std::shared_ptr<KvWait> wait = std::make_shared<KvWait>();
 
   const base::Key128& key() const { return chain[first].key; }
@@ -59,7 +63,7 @@ KvFetcher::~KvFetcher() {
 void KvFetcher::Look(Sequence& sequence, const StoreRootPtr& root) {
   if (sequence.kv_looked_salt == root->salt || Awaits(sequence, root->salt) || hanging_ > 0) return;
   sequence.kv_looked_salt = root->salt;
-  sequence.kv_wait = nullptr;
+  const std::shared_ptr<const KvWait> waited = std::exchange(sequence.kv_wait, nullptr);
   const auto ids = std::span<const int32_t>(sequence.tokens).first(sequence.reusable());
   if (!sequence.contents.KeyOf(0, ids.size()).empty()) return;  // a chunk's key has only ids
   const size_t chunks = ids.size() / static_cast<size_t>(options_.chunk_tokens);
@@ -72,7 +76,9 @@ void KvFetcher::Look(Sequence& sequence, const StoreRootPtr& root) {
   fetch->ids.assign(ids.begin(), ids.end());
   fetch->chain = kv::ChainOf(root->key, ids, options_.chunk_tokens);
   fetch->first = first;
+  fetch->started = parts_.clock->Now();
   fetch->wait->salt = root->salt;
+  if (waited != nullptr && waited->over && waited->next == fetch->key()) return;  // it was just asked for
   const auto [at, is_new] = fetches_.try_emplace(fetch->key(), fetch);
   if (pays) sequence.kv_wait = at->second->wait;
   if (!is_new) {
@@ -94,23 +100,33 @@ double KvFetcher::ComputeSeconds(size_t chunks) const {
 
 bool KvFetcher::Pays(size_t chunks) const {
   if (token_seconds_.samples == 0) return true;
-  return !chunk_seconds_.exceeds(ComputeSeconds(1)) && !lookup_seconds_.exceeds(kLookupShare * ComputeSeconds(chunks));
+  return !chunk_seconds_.exceeds(kWaitShare * ComputeSeconds(1)) &&
+         !lookup_seconds_.exceeds(kLookupShare * ComputeSeconds(chunks));
+}
+
+// Returns the seconds that a request waits for so many chunks at most.
+double KvFetcher::WaitSeconds(size_t chunks) const {
+  const double compute = ComputeSeconds(chunks);
+  if (compute == 0) return kFirstWaitSeconds;
+  const double read = lookup_seconds_.average + chunk_seconds_.average * static_cast<double>(chunks);
+  if (chunk_seconds_.samples == 0 || read > kWaitShare * compute) return kBlindShare * compute;
+  return std::min(kWaitShare * compute, std::max(2 * read, kLeastWaitSeconds));
 }
 
 void KvFetcher::SetDeadline(Fetch& fetch, size_t chunks) const {
-  const double compute = ComputeSeconds(chunks);
-  double most = compute > 0 ? compute : kFirstWaitSeconds;
-  if (chunk_seconds_.samples > 0) {
-    const double read = lookup_seconds_.average + chunk_seconds_.average * static_cast<double>(chunks);
-    most = std::min(most, std::max(2 * read, kLeastWaitSeconds));
-  }
-  fetch.wait->deadline = parts_.clock->Now() + base::FromSeconds(most);
+  fetch.wait->deadline = fetch.started + base::FromSeconds(WaitSeconds(chunks));
+}
+
+nanoseconds KvFetcher::next_deadline() const {
+  nanoseconds next = nanoseconds::max();
+  for (const auto& [key, fetch] : fetches_) next = std::min(next, fetch->wait->deadline);
+  return next;
 }
 
 // Runs `work` on an I/O thread, and then `then` in Collect.
 void KvFetcher::Post(const FetchPtr& fetch, void (KvFetcher::*work)(Fetch&), void (KvFetcher::*then)(const FetchPtr&)) {
   io_.Post([this, fetch, work, then] {
-    if (!stopping_) (this->*work)(*fetch);
+    if (!stopping_ && !fetch->abandoned) (this->*work)(*fetch);
     {
       base::MutexLock lock(mu_);
       done_.push_back([this, fetch, then] { (this->*then)(fetch); });
@@ -127,8 +143,8 @@ void KvFetcher::Lookup(Fetch& fetch) {
 }
 
 void KvFetcher::LookedUp(const FetchPtr& fetch) {
-  lookup_seconds_.Add(fetch->seconds);
-  stats_.fetch_seconds += fetch->seconds;
+  if (fetch->seconds > 0) lookup_seconds_.Add(fetch->seconds);  // 0 = it was abandoned before that
+  stats_.fetch_seconds += std::exchange(fetch->seconds, 0);
   if (fetch->wait->over) {
     --hanging_;
     return;
@@ -165,7 +181,7 @@ void KvFetcher::ReadNext(const FetchPtr& fetch) {
 
 void KvFetcher::Read(Fetch& fetch) {
   const nanoseconds start = parts_.clock->Now();
-  for (size_t i = 0; i < fetch.batch && !stopping_; ++i) {
+  for (size_t i = 0; i < fetch.batch && !stopping_ && !fetch.abandoned; ++i) {
     ChunkBuffer bytes(fetch.root);
     if (!parts_.store->Get(fetch.root->root, fetch.chain[fetch.next() + i], bytes.ToRead()).ok()) break;
     fetch.read.push_back(std::move(bytes));
@@ -176,8 +192,9 @@ void KvFetcher::Read(Fetch& fetch) {
 void KvFetcher::NameRead(const FetchPtr& fetch) {
   const std::vector<ChunkBuffer> read = std::exchange(fetch->read, {});
   reading_bytes_ -= static_cast<int64_t>(fetch->batch) * std::max<int64_t>(fetch->root->chunk_bytes, 1);
-  stats_.fetch_seconds += fetch->seconds;
-  if (!read.empty()) chunk_seconds_.Add(fetch->seconds / static_cast<double>(read.size()));
+  const double seconds = std::exchange(fetch->seconds, 0);
+  stats_.fetch_seconds += seconds;
+  if (!read.empty()) chunk_seconds_.Add(seconds / static_cast<double>(read.size()));
   if (fetch->wait->over) {
     --hanging_;
     return;
@@ -220,12 +237,12 @@ void KvFetcher::Finish(Fetch& fetch) {
   held_blocks_ -= std::ssize(fetch.blocks);
   KvBlocks::ReleaseAll(fetch.blocks);
   fetch.wait->over = true;
+  if (fetch.next() < fetch.chain.size()) fetch.wait->next = fetch.chain[fetch.next()].key;
   fetches_.erase(fetch.key());
 }
 
 // A running task does not use the blocks.
-void KvFetcher::AbandonLate() {
-  const nanoseconds now = parts_.clock->Now();
+void KvFetcher::AbandonLate(nanoseconds now) {
   std::vector<FetchPtr> late;
   for (const auto& [key, fetch] : fetches_) {
     if (now >= fetch->wait->deadline) late.push_back(fetch);
@@ -233,6 +250,7 @@ void KvFetcher::AbandonLate() {
   for (const FetchPtr& fetch : late) {
     ++hanging_;
     ++stats_.abandoned;
+    fetch->abandoned = true;
     Finish(*fetch);
   }
 }
@@ -246,7 +264,7 @@ void KvFetcher::Collect(const Named& named) {
   named_ = &named;
   for (const auto& task : done) task();
   named_ = nullptr;
-  AbandonLate();
+  AbandonLate(parts_.clock->Now());
 }
 
 void KvFetcher::Computed(int64_t rows, nanoseconds took) {

@@ -4,10 +4,11 @@
 //   Collect   enough memory and blocks                                           ──▶  read, verify (I/O thread)
 //   Collect   copies the chunks to new blocks and names them; admission then finds a cached prefix
 //
-// A request waits for at most twice the time that its chunks are estimated to take, and for no longer than computing
-// them would take. Then the fetch is abandoned, and the engine computes what the request still needs. While the I/O of an
-// abandoned fetch has not returned, because the store hangs, nothing else is fetched. If reading is slower than
-// computing, only one prompt in 64 is fetched, to measure the store again, and no request waits for it.
+// A request waits for at most twice the time that its chunks are estimated to take, and for no longer than half of the
+// time that computing them would take, or a tenth while reading is not known to be twice as fast. Then the fetch is
+// abandoned, and the engine computes what the request still needs. While the I/O of an abandoned fetch has not returned,
+// because the store hangs, nothing else is fetched. If reading is not twice as fast, only one prompt in 64 is fetched, to
+// measure the store again, and no request waits for it.
 //
 // I/O threads see only buffers. Blocks are written on the step thread and named only under a version that exists.
 //
@@ -63,6 +64,11 @@ class KvFetcher {
   // Takes what I/O threads have finished. Calls `named` for a version before its blocks are named.
   void Collect(const std::function<void(const WeightVersion&)>& named);
 
+  // Abandons all fetches, so that they hold no blocks.
+  void AbandonAll() { AbandonLate(std::chrono::nanoseconds::max()); }
+  // Returns the time at which Collect abandons the next fetch; max() = there is none.
+  std::chrono::nanoseconds next_deadline() const;
+
   // Reports a forward pass of `rows` rows.
   void Computed(int64_t rows, std::chrono::nanoseconds took);
 
@@ -86,6 +92,7 @@ class KvFetcher {
 
   double ComputeSeconds(size_t chunks) const;
   bool Pays(size_t chunks) const;
+  double WaitSeconds(size_t chunks) const;
   void SetDeadline(Fetch& fetch, size_t chunks) const;
   void Post(const FetchPtr& fetch, void (KvFetcher::*work)(Fetch&), void (KvFetcher::*then)(const FetchPtr&));
   void Lookup(Fetch& fetch);
@@ -96,7 +103,7 @@ class KvFetcher {
   void NameRead(const FetchPtr& fetch);
   bool NameChunk(Fetch& fetch, const ChunkBuffer& bytes);
   void Finish(Fetch& fetch);
-  void AbandonLate();
+  void AbandonLate(std::chrono::nanoseconds now);
 
   const Parts parts_;
   const kv::Options options_;

@@ -44,6 +44,8 @@ class KvTransfer {
     roots_.Forget();
     fetcher_.Collect(named);
   }
+  void AbandonAll() { fetcher_.AbandonAll(); }
+  std::chrono::nanoseconds next_deadline() const { return fetcher_.next_deadline(); }
   void Computed(int64_t rows, std::chrono::nanoseconds took) { fetcher_.Computed(rows, took); }
 
   // See KvWriter.

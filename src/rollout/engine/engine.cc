@@ -440,7 +440,8 @@ void Engine::Run() {
     if (!core_.CanStep()) {
       runner_->SetComputing(false);
       const bool watches = core_.waiting() > 0 || core_.parked();
-      wake_->WaitUntil(clock_, watches ? clock_.Now() + kDeadlinePoll : nanoseconds::max());
+      const nanoseconds poll = watches ? clock_.Now() + kDeadlinePoll : nanoseconds::max();
+      wake_->WaitUntil(clock_, std::min(poll, core_.next_fetch_deadline()));
     }
     if (!TakeInbox()) break;
     FollowParking();

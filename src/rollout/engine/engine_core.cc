@@ -264,6 +264,9 @@ bool EngineCore::TryAdmit(Sequence& sequence) {
   // Leaves room for each running request to grow by one block. Otherwise, the new request would soon be preempted and
   // recomputed. Checks before allocating anything because allocation evicts cached blocks.
   const size_t needed = MissingBlocks(sequence, sequence.tokens.size()) + running_.size();
+  if (transfer_ != nullptr && running_.empty() && static_cast<size_t>(blocks_.available()) < needed) {
+    transfer_->AbandonAll();
+  }
   if (static_cast<size_t>(blocks_.available()) < needed || !EnsureBlocks(sequence, sequence.tokens.size())) {
     sequence.ReleaseKv();
     return false;
@@ -330,6 +333,10 @@ size_t EngineCore::PlanRows(bool decoding, size_t budget, size_t& scored_budget)
     const size_t rows = RowsOf(sequence, budget, scored_budget);
     if (rows == 0) continue;  // other requests exhaust this step's scored rows
     bool fits = EnsureBlocks(sequence, sequence.computed + rows);
+    if (!fits && transfer_ != nullptr) {  // waiting requests give way to running ones
+      transfer_->AbandonAll();
+      fits = EnsureBlocks(sequence, sequence.computed + rows);
+    }
     while (!fits && i + 1 < running_.size()) {  // preempt the youngest request to make room
       budget += running_.back()->planned;
       Preempt(running_.size() - 1);
@@ -402,6 +409,7 @@ void EngineCore::Preempt(size_t running_index) {
   running_.erase(running_.begin() + static_cast<ptrdiff_t>(running_index));
   victim->ReleaseKv();
   victim->kv_looked_salt = 0;
+  victim->kv_wait = nullptr;
   ++stats_.preemptions;
   const auto place = std::upper_bound(waiting_.begin(), waiting_.end(), victim->order,
                                       [](int64_t order, const SequencePtr& s) { return order < s->order; });

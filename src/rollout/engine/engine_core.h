@@ -102,9 +102,14 @@ class EngineCore {
   bool CanStep() const;
   // Returns the time at which the next request becomes late; max() = no request has a deadline.
   std::chrono::nanoseconds next_deadline() const { return next_deadline_; }
+  // Returns the time at which a request stops waiting for chunks from a store; max() = none waits.
+  std::chrono::nanoseconds next_fetch_deadline() const {
+    return transfer_ == nullptr ? std::chrono::nanoseconds::max() : transfer_->next_deadline();
+  }
 
   int32_t running() const { return static_cast<int32_t>(running_.size()); }
-  int32_t waiting() const { return static_cast<int32_t>(waiting_.size()); }
+  // Includes requests with prefill_only whose chunks are being written.
+  int32_t waiting() const { return static_cast<int32_t>(waiting_.size() + prefilled_.size()); }
   // Returns the prefill progress of requests that cannot sample yet. `requests` is 0 if there are none.
   Prefill prefill() const;
   const KvBlocks& blocks() const { return blocks_; }

@@ -66,6 +66,11 @@ absl::Status CheckPrefill(const EngineOptions& o) {
         absl::StrCat("router.prefill_engines is ", o.router.prefill_engines,
                      ", but kv_store.path, through which engines hand over prompts, is empty: set it"));
   }
+  if (o.kv_store.write == kv::Write::kNone) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("router.prefill_engines is ", o.router.prefill_engines,
+                     ", but kv_store.write is none, so that these engines would hand over nothing: set it to prompts"));
+  }
   if (o.router.policy == RouterPolicy::kCost) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("router.prefill_engines is ", o.router.prefill_engines, ", which needs router.policy: cost"));

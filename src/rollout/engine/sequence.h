@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/checksum.h"
 #include "proto/rollout.pb.h"
 #include "rollout/cache/kv_blocks.h"
 #include "rollout/engine/chunk_gate.h"
@@ -42,6 +43,7 @@ struct WeightVersion : std::enable_shared_from_this<WeightVersion> {
 struct KvWait {
   uint64_t salt = 0;  // of the version whose chunks they are
   bool over = false;
+  base::Key128 next{};  // once over: the first chunk that did not come; 0 = all came
   std::chrono::nanoseconds deadline = std::chrono::nanoseconds::max();
 };
 
