@@ -232,9 +232,9 @@ TEST_F(KvStoreTest, ARequestWaitsATenthOfComputingUntilReadingIsMeasured) {
   sequence.tokens = LongPrompt(kWhole + 1);
   transfer.Computed(kWhole, std::chrono::seconds(kWhole));  // a second per token
   transfer.Look(sequence, *version, &pages);
-  clock.Advance(std::chrono::milliseconds(6399));
+  clock.Advance(std::chrono::milliseconds(6390));
   EXPECT_TRUE(transfer.Awaits(sequence, 1));
-  clock.Advance(std::chrono::milliseconds(1));
+  clock.Advance(std::chrono::milliseconds(20));
   EXPECT_FALSE(transfer.Awaits(sequence, 1));
   store->Hang(false);
 }
