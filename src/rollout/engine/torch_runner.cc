@@ -5,7 +5,6 @@
 #include <c10/core/InferenceMode.h>
 
 #include <absl/strings/str_format.h>
-#include <gnu/libc-version.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -69,6 +68,13 @@ at::ScalarType CacheType(const model::ModelConfig& config) {
   return config.torch_dtype == "bfloat16" ? at::kBFloat16 : at::kFloat;
 }
 
+// Returns the version of the C library, whose math functions may round differently in another one.
+std::string LibraryVersion() {
+  char version[64] = "";
+  confstr(_CS_GNU_LIBC_VERSION, version, sizeof(version));
+  return version;
+}
+
 // Names a build that cannot be read, which shares nothing.
 std::string Unique() { return absl::StrCat("unknown ", getpid(), " ", base::Clock::Real().UnixNanos()); }
 
@@ -79,7 +85,7 @@ const std::string& Numerics() {
     const absl::StatusOr<std::string> program = base::ReadFile("/proc/self/exe", int64_t{4} << 30);
     return absl::StrCat("cpu ", kernels::InstructionSet(), " build ",
                         program.ok() ? base::Hex(base::Checksum64(*program)) : Unique(), " torch ",
-                        base::Hex(base::Checksum64(at::show_config())), " libc ", gnu_get_libc_version());
+                        base::Hex(base::Checksum64(at::show_config())), " ", LibraryVersion());
   }());
   return numerics;
 }
