@@ -10,8 +10,8 @@
 //   store     an engine that reads what another one wrote
 //   slow      the same, from a store with 50 times the latency and time per byte of that one
 //
-// Prints medians and the range, and exits with 1 if an answer differs in an id or a log-prob, or if a prompt of whole
-// chunks is computed although it is in the store. `decode` compares engines that sample while they write everything, and
+// Prints medians and the range, and the prompts that were not read in time, and exits with 1 if an answer differs in an
+// id or a log-prob. `decode` compares engines that sample while they write everything, and
 // that do not write. Not measured: cold files (drop the page cache between rounds for them), several machines, CUDA.
 #include <algorithm>
 #include <chrono>
