@@ -34,13 +34,14 @@ struct KvFetcher::Fetch {
   StoreRootPtr root;
   std::vector<int32_t> ids;
   std::vector<kv::Chunk> chain;
-  size_t first = 0;               // chunks that the cache had
-  size_t named = 0;               // chunks after those that have been named
-  size_t found = 0;               // chunks after `first` in the store, by the lookup's task
-  std::vector<ChunkBuffer> read;  // by the read's task
-  size_t batch = 0;               // chunks to read
-  double seconds = 0;             // of the task
-  nanoseconds started{0};
+  size_t first = 0;                    // chunks that the cache had
+  size_t named = 0;                    // chunks after those that have been named
+  size_t found = 0;                    // chunks after `first` in the store, by the lookup's task
+  std::vector<ChunkBuffer> read;       // by the read's task
+  size_t batch = 0;                    // chunks to read
+  double seconds = 0;                  // of the task
+  nanoseconds started{0};              // without the time that a finished lookup waited for Collect
+  nanoseconds end{0};                  // when it is abandoned
   std::atomic<bool> abandoned{false};  // true = the task should end soon
   std::vector<KvBlocks::Ref> blocks;   // of all chunks so far, so that they are not evicted
   std::shared_ptr<KvWait> wait = std::make_shared<KvWait>();
@@ -82,7 +83,7 @@ void KvFetcher::Look(Sequence& sequence, const StoreRootPtr& root) {
   const auto [at, is_new] = fetches_.try_emplace(fetch->key(), fetch);
   if (pays) sequence.kv_wait = at->second->wait;
   if (!is_new) {
-    sequence.kv_looked_salt = 0;  // this request may need more chunks after those
+    if (Awaits(sequence, root->salt)) sequence.kv_looked_salt = 0;  // it may need more chunks after those
     return;
   }
   SetDeadline(*fetch, chunks - first);
@@ -113,13 +114,19 @@ double KvFetcher::WaitSeconds(size_t chunks) const {
   return std::min(kWaitShare * compute, std::max(2 * read, kLeastWaitSeconds));
 }
 
+// Requests stop waiting before the fetch is abandoned, so that slow reading is measured.
 void KvFetcher::SetDeadline(Fetch& fetch, size_t chunks) const {
-  fetch.wait->deadline = fetch.started + base::FromSeconds(WaitSeconds(chunks));
+  const double wait = WaitSeconds(chunks);
+  fetch.wait->deadline = fetch.started + base::FromSeconds(wait);
+  fetch.end = parts_.clock->Now() + base::FromSeconds(std::max(wait, ComputeSeconds(chunks)));
 }
 
 nanoseconds KvFetcher::next_deadline() const {
+  const nanoseconds now = parts_.clock->Now();
   nanoseconds next = nanoseconds::max();
-  for (const auto& [key, fetch] : fetches_) next = std::min(next, fetch->wait->deadline);
+  for (const auto& [key, fetch] : fetches_) {
+    next = std::min({next, fetch->end, fetch->wait->deadline > now ? fetch->wait->deadline : fetch->end});
+  }
   return next;
 }
 
@@ -144,7 +151,8 @@ void KvFetcher::Lookup(Fetch& fetch) {
 
 void KvFetcher::LookedUp(const FetchPtr& fetch) {
   if (fetch->seconds > 0) lookup_seconds_.Add(fetch->seconds);  // 0 = it was abandoned before that
-  stats_.fetch_seconds += std::exchange(fetch->seconds, 0);
+  stats_.fetch_seconds += fetch->seconds;
+  fetch->started = parts_.clock->Now() - base::FromSeconds(std::exchange(fetch->seconds, 0));
   if (fetch->wait->over) {
     --hanging_;
     return;
@@ -245,7 +253,7 @@ void KvFetcher::Finish(Fetch& fetch) {
 void KvFetcher::AbandonLate(nanoseconds now) {
   std::vector<FetchPtr> late;
   for (const auto& [key, fetch] : fetches_) {
-    if (now >= fetch->wait->deadline) late.push_back(fetch);
+    if (now >= fetch->end) late.push_back(fetch);
   }
   for (const FetchPtr& fetch : late) {
     ++hanging_;

@@ -5,10 +5,10 @@
 //   Collect   copies the chunks to new blocks and names them; admission then finds a cached prefix
 //
 // A request waits for at most twice the time that its chunks are estimated to take, and for no longer than half of the
-// time that computing them would take, or a tenth while reading is not known to be twice as fast. Then the fetch is
-// abandoned, and the engine computes what the request still needs. While the I/O of an abandoned fetch has not returned,
-// because the store hangs, nothing else is fetched. If reading is not twice as fast, only one prompt in 64 is fetched, to
-// measure the store again, and no request waits for it.
+// time that computing them would take, or a tenth while reading is not known to be twice as fast. Then the engine
+// computes what the request still needs. A lookup or read that takes longer than computing is abandoned. While the I/O
+// of an abandoned fetch has not returned, because the store hangs, nothing else is fetched. If reading is not twice as
+// fast, only one prompt in 64 is fetched, to measure the store again, and no request waits for it.
 //
 // I/O threads see only buffers. Blocks are written on the step thread and named only under a version that exists.
 //
@@ -66,7 +66,7 @@ class KvFetcher {
 
   // Abandons all fetches, so that they hold no blocks.
   void AbandonAll() { AbandonLate(std::chrono::nanoseconds::max()); }
-  // Returns the time at which Collect abandons the next fetch; max() = there is none.
+  // Returns the time at which requests stop waiting for a fetch, or Collect abandons one; max() = there is none.
   std::chrono::nanoseconds next_deadline() const;
 
   // Reports a forward pass of `rows` rows.
