@@ -125,7 +125,7 @@ absl::Status ExternalEngine::LoadAdapter(const Written& version) {
   const nanoseconds loaded = clock_.Now();
   absl::StatusOr<ScoreDifference> found = ScoreDifference();
   if (verifier_.has_value()) {
-    found = verifier_->Verify(control_, *version.snapshot, WeightsOf(version.label), version.scores, timeout);
+    found = verifier_->VerifySamples(control_, version.snapshot, UnusedWeightsOf(version.label), timeout);
     if (!found.ok()) (void)control_.Call(api_->UnloadAdapter(name), timeout);  // so that it can be loaded again
   }
   base::MutexLock lock(mu_);
@@ -140,6 +140,14 @@ absl::Status ExternalEngine::LoadAdapter(const Written& version) {
   return absl::OkStatus();
 }
 
+// After a wrong load, the server's cache has the verification's prompts under the same name and salt.
+ServedWeights ExternalEngine::UnusedWeightsOf(const std::string& label) const {
+  ServedWeights weights = WeightsOf(label);
+  base::MutexLock lock(mu_);
+  if (!weights.salt.empty() && server_.refused() > 0) absl::StrAppend(&weights.salt, "-", server_.refused());
+  return weights;
+}
+
 // Finds factors that the server does not load. In the first versions, B is nearly zero, so they would go unnoticed.
 absl::Status ExternalEngine::TryAdapter(const Written& version) {
   if (!verifier_.has_value() || !external_.trial_load || workers_.single().tried) return absl::OkStatus();
@@ -150,9 +158,9 @@ absl::Status ExternalEngine::TryAdapter(const Written& version) {
   const std::string name = AdapterName(trial.label);
   absl::Status tried = control_.Call(api_->LoadAdapter(name, trial.dir), timeout).status();
   if (tried.ok()) {
-    tried =
-        verifier_->VerifyTrial(control_, *trial.snapshot, WeightsOf(trial.label), trial.scores, version.scores, timeout)
-            .status();
+    tried = verifier_
+                ->VerifyTrialSamples(control_, trial.snapshot, version.snapshot, UnusedWeightsOf(trial.label), timeout)
+                .status();
     (void)control_.Call(api_->UnloadAdapter(name), timeout);
   }
   exchange_->Remove(trial.dir);

@@ -208,12 +208,14 @@ class ExternalEngine final : public rollout::ServedEngine, public EngineGuard {
   ServedWeights WeightsOf(const std::string& label) const {
     return {Salt(label), adapters_only_ ? AdapterName(label) : ""};
   }
+  // Same, with a salt that no verification has used before.
+  ServedWeights UnusedWeightsOf(const std::string& label) const;
 
   // --- weights ---
   absl::Status AwaitReady(const std::function<bool()>& cancelled);
   absl::StatusOr<v1::UpdateWeightsResponse> TakeUpdate(const Wanted& wanted);
   bool IsLive(const v1::Manifest& target) const;
-  // Writes the version for the server, and computes the scores that the server must report.
+  // Writes the version for the server, and computes the scores that the server must report for whole weights.
   absl::StatusOr<Written> Write(std::shared_ptr<const weights::Snapshot> snapshot)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   absl::Status Install(const Written& version, const std::function<bool()>& cancelled, v1::SwapTimes& times)

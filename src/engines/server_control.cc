@@ -58,6 +58,21 @@ absl::StatusOr<AnswerEvent> WholeAnswer(const EngineApi& api, const std::string&
   return all;
 }
 
+// A request for ids after the prompt, regardless of ids that end a turn.
+v1::GenerateRequest SamplingRequest(const std::vector<int32_t>& prompt, int32_t count, float temperature) {
+  v1::GenerateRequest request;
+  request.mutable_prompt_ids()->Add(prompt.begin(), prompt.end());
+  request.mutable_sampling()->set_temperature(temperature);
+  request.mutable_sampling()->set_max_new_tokens(count);
+  request.mutable_sampling()->set_ignore_eos(true);
+  return request;
+}
+
+// With this kind of log-probs, no temperature is rejected.
+GenerateContext SamplingContext(const ServedModel& model, const ServedWeights& served) {
+  return {.model = model, .salt = served.salt, .logprobs = LogprobKind::kProcessed, .adapter = served.adapter};
+}
+
 }  // namespace
 
 void ServerControl::set_url(std::string url) {
@@ -115,18 +130,26 @@ absl::StatusOr<AnswerEvent> ServerControl::Answer(const v1::GenerateRequest& req
 absl::StatusOr<AnswerEvent> ServerControl::Sample(const ServedModel& model, const std::vector<int32_t>& prompt,
                                                   const ServedWeights& served, milliseconds timeout,
                                                   float temperature) {
-  v1::GenerateRequest request;
-  request.mutable_prompt_ids()->Add(prompt.begin(), prompt.end());
+  v1::GenerateRequest request = SamplingRequest(prompt, 1, temperature);
   request.set_top_logprobs(5);
-  request.mutable_sampling()->set_temperature(temperature);
-  request.mutable_sampling()->set_max_new_tokens(1);
-  request.mutable_sampling()->set_ignore_eos(true);
-  // With this kind, no temperature is rejected.
-  const GenerateContext context{
-      .model = model, .salt = served.salt, .logprobs = LogprobKind::kProcessed, .adapter = served.adapter};
-  INGOT_ASSIGN_OR_RETURN(AnswerEvent all, Answer(request, context, timeout));
+  INGOT_ASSIGN_OR_RETURN(AnswerEvent all, Answer(request, SamplingContext(model, served), timeout));
   if (all.ids.size() == 1 && all.logprobs.size() == 1 && all.top_logprobs.size() == 1) return all;
   return absl::FailedPreconditionError(absl::StrCat(name(), " answered a request for one token with ", all.ids.size()));
+}
+
+absl::StatusOr<AnswerEvent> ServerControl::Continue(const ServedModel& model, const std::vector<int32_t>& prompt,
+                                                    int32_t count, const ServedWeights& served, milliseconds timeout) {
+  INGOT_ASSIGN_OR_RETURN(
+      AnswerEvent all, Answer(SamplingRequest(prompt, count, /*temperature=*/1), SamplingContext(model, served), timeout));
+  const bool whole = std::ssize(all.ids) == count && all.logprobs.size() == all.ids.size();
+  if (!whole || all.finish != ServerFinish::kLength) {
+    return absl::UnavailableError(
+        absl::StrCat(name(), " answered a request for ", count, " tokens with ", all.ids.size()));
+  }
+  const auto outside = [&](int32_t id) { return id < 0 || id >= model.vocab_size; };
+  if (std::none_of(all.ids.begin(), all.ids.end(), outside)) return all;
+  return absl::DataLossError(
+      absl::StrCat(name(), " sampled an id outside the vocabulary of ", model.vocab_size, ": does it serve the run's model?"));
 }
 
 absl::StatusOr<AnswerEvent> ServerControl::Score(const ServedModel& model, const std::vector<int32_t>& prompt,

@@ -51,6 +51,10 @@ class ServerControl {
   absl::StatusOr<AnswerEvent> Sample(const ServedModel& model, const std::vector<int32_t>& prompt,
                                      const ServedWeights& served, std::chrono::milliseconds timeout,
                                      float temperature = 1);
+  // Samples `count` ids after the prompt, at temperature 1. Returns DATA_LOSS if an id is outside the vocabulary, and
+  // UNAVAILABLE if the answer is cut off.
+  absl::StatusOr<AnswerEvent> Continue(const ServedModel& model, const std::vector<int32_t>& prompt, int32_t count,
+                                       const ServedWeights& served, std::chrono::milliseconds timeout);
   // Scores all of the prompt's ids except the first.
   absl::StatusOr<AnswerEvent> Score(const ServedModel& model, const std::vector<int32_t>& prompt,
                                     const ServedWeights& served, std::chrono::milliseconds timeout);

@@ -14,6 +14,8 @@ namespace {
 
 constexpr int kPrompts = 4;
 constexpr int kMostIds = 33;                              // ids per prompt: two whole KV blocks of 16, and one more id
+constexpr int kSampledIds = 16;  // after each prompt, to verify an adapter
+constexpr int kReserve = 8;      // ids of the context that a server may keep free
 constexpr double kFp32Bound = 1e-4, kNarrowBound = 0.15;  // bf16 logits of 16 to 32 are 0.125 apart
 // Shares of the distance between two sets of weights. One stale tensor exceeds them, and rounding does not.
 constexpr double kFp32TrialShare = 2e-3, kNarrowTrialShare = 0.05;
@@ -61,10 +63,12 @@ float NextOf(const PromptScores& reference, int32_t id) {
 double ScoreDifference::worst_mean() const { return std::max(scored_mean, sampled_mean); }
 
 std::string ScoreDifference::Text() const {
+  const std::string scored =
+      sampled == tokens ? "" : absl::StrFormat("by %.2g on average for scored ids, ", scored_mean);
   return absl::StrFormat(
-      "its log-probs for %d ids differ from Ingot's by %.2g on average for scored ids, by %.2g for sampled ids, and by "
-      "at most %.2g (%.6g instead of %.6g)",
-      tokens, scored_mean, sampled_mean, max, server, reference);
+      "its log-probs for %d ids differ from Ingot's %sby %.2g on average for sampled ids, and by at most %.2g (%.6g "
+      "instead of %.6g)",
+      tokens, scored, sampled_mean, max, server, reference);
 }
 
 std::vector<std::vector<int32_t>> VerificationPrompts(const ServedModel& model) {
@@ -88,9 +92,26 @@ ScoreDifference DifferenceOf(const std::vector<PromptScores>& reference, const s
       const bool has = p < server.size() && i < server[p].logprobs.size();
       scored.Add(has ? server[p].logprobs[i] : std::numeric_limits<float>::quiet_NaN(), reference[p].logprobs[i]);
     }
-    if (p < server.size()) sampled.Add(server[p].sampled_logprob, NextOf(reference[p], server[p].sampled));
+    if (p >= server.size()) continue;
+    sampled.Add(server[p].sampled_logprob, NextOf(reference[p], server[p].sampled));
+    ++found.sampled;
   }
   found.scored_mean = scored.Mean();
+  found.sampled_mean = sampled.Mean();
+  return found;
+}
+
+ScoreDifference DifferenceOfSamples(const std::vector<PromptScores>& reference,
+                                    const std::vector<ServerSample>& server) {
+  ScoreDifference found;
+  Differences sampled(found);
+  for (size_t p = 0; p < server.size(); ++p) {
+    for (size_t i = 0; i < server[p].logprobs.size(); ++i) {
+      const bool has = p < reference.size() && i < reference[p].logprobs.size();
+      sampled.Add(server[p].logprobs[i], has ? reference[p].logprobs[i] : std::numeric_limits<float>::quiet_NaN());
+    }
+  }
+  found.sampled = found.tokens;
   found.sampled_mean = sampled.Mean();
   return found;
 }
@@ -116,7 +137,12 @@ double TrialBound(const weights::Snapshot& perturbed, const std::vector<PromptSc
 
 absl::StatusOr<std::vector<PromptScores>> WeightVerifier::Expect(
     const std::shared_ptr<const weights::Snapshot>& snapshot) {
-  absl::StatusOr<std::vector<PromptScores>> scores = reference_.Score(snapshot, prompts_);
+  return Score(snapshot, prompts_);
+}
+
+absl::StatusOr<std::vector<PromptScores>> WeightVerifier::Score(
+    const std::shared_ptr<const weights::Snapshot>& snapshot, const std::vector<std::vector<int32_t>>& sequences) {
+  absl::StatusOr<std::vector<PromptScores>> scores = reference_.Score(snapshot, sequences);
   if (scores.ok()) return scores;
   return base::Annotate(
       scores.status(),
@@ -139,7 +165,11 @@ absl::StatusOr<ScoreDifference> WeightVerifier::Verify(ServerControl& control, c
                                                        const std::vector<PromptScores>& expected,
                                                        std::chrono::milliseconds timeout) const {
   INGOT_ASSIGN_OR_RETURN(const std::vector<ServerScores> server, Ask(control, served, timeout));
-  const ScoreDifference found = DifferenceOf(expected, server);
+  return Judge(control, snapshot, DifferenceOf(expected, server));
+}
+
+absl::StatusOr<ScoreDifference> WeightVerifier::Judge(const ServerControl& control, const weights::Snapshot& snapshot,
+                                                      const ScoreDifference& found) const {
   const double bound = bound_ > 0 ? bound_ : RoundingBound(snapshot);
   if (found.worst_mean() <= bound) return found;
   return absl::DataLossError(
@@ -154,7 +184,14 @@ absl::StatusOr<ScoreDifference> WeightVerifier::VerifyTrial(ServerControl& contr
                                                             const std::vector<PromptScores>& given,
                                                             std::chrono::milliseconds timeout) const {
   INGOT_ASSIGN_OR_RETURN(const std::vector<ServerScores> server, Ask(control, served, timeout));
-  const ScoreDifference found = DifferenceOf(expected, server);
+  return JudgeTrial(control, perturbed, DifferenceOf(expected, server), expected, given);
+}
+
+absl::StatusOr<ScoreDifference> WeightVerifier::JudgeTrial(const ServerControl& control,
+                                                           const weights::Snapshot& perturbed,
+                                                           const ScoreDifference& found,
+                                                           const std::vector<PromptScores>& expected,
+                                                           const std::vector<PromptScores>& given) const {
   const double bound = std::max(TrialBound(perturbed, expected, given), bound_);
   if (DistanceOf(expected, given) < kLeastDistance || found.worst_mean() <= bound) return found;
   return absl::FailedPreconditionError(absl::StrFormat(
@@ -162,6 +199,52 @@ absl::StatusOr<ScoreDifference> WeightVerifier::VerifyTrial(ServerControl& contr
       "trial load, %s, but rounding explains a mean of only %.2g. Start it with a model folder whose output head is "
       "not tied, with the run's weight type (--dtype), and without quantization",
       control.name(), found.Text(), bound));
+}
+
+absl::StatusOr<std::vector<ServerSample>> WeightVerifier::Sample(ServerControl& control, const ServedWeights& served,
+                                                                 std::chrono::milliseconds timeout) const {
+  std::vector<ServerSample> all;
+  for (const std::vector<int32_t>& prompt : prompts_) {
+    const int room = model_.context_length - static_cast<int>(prompt.size()) - kReserve;
+    const int count = std::clamp(room, 1, kSampledIds);
+    INGOT_ASSIGN_OR_RETURN(AnswerEvent sampled, control.Continue(model_, prompt, count, served, timeout));
+    all.push_back({std::move(sampled.ids), std::move(sampled.logprobs)});
+  }
+  return all;
+}
+
+absl::StatusOr<std::vector<PromptScores>> WeightVerifier::ScoresOf(
+    const std::vector<ServerSample>& samples, const std::shared_ptr<const weights::Snapshot>& snapshot) {
+  std::vector<std::vector<int32_t>> sequences = prompts_;
+  for (size_t p = 0; p < sequences.size(); ++p) {
+    sequences[p].insert(sequences[p].end(), samples[p].ids.begin(), samples[p].ids.end());
+  }
+  INGOT_ASSIGN_OR_RETURN(std::vector<PromptScores> scores, Score(snapshot, sequences));
+  for (size_t p = 0; p < scores.size(); ++p) {
+    std::vector<float>& logprobs = scores[p].logprobs;
+    const size_t given = std::min(prompts_[p].size() - 1, logprobs.size());
+    logprobs.erase(logprobs.begin(), logprobs.begin() + static_cast<std::ptrdiff_t>(given));
+  }
+  return scores;
+}
+
+absl::StatusOr<ScoreDifference> WeightVerifier::VerifySamples(ServerControl& control,
+                                                              const std::shared_ptr<const weights::Snapshot>& snapshot,
+                                                              const ServedWeights& served,
+                                                              std::chrono::milliseconds timeout) {
+  INGOT_ASSIGN_OR_RETURN(const std::vector<ServerSample> server, Sample(control, served, timeout));
+  INGOT_ASSIGN_OR_RETURN(const std::vector<PromptScores> expected, ScoresOf(server, snapshot));
+  return Judge(control, *snapshot, DifferenceOfSamples(expected, server));
+}
+
+absl::StatusOr<ScoreDifference> WeightVerifier::VerifyTrialSamples(
+    ServerControl& control, const std::shared_ptr<const weights::Snapshot>& perturbed,
+    const std::shared_ptr<const weights::Snapshot>& given, const ServedWeights& served,
+    std::chrono::milliseconds timeout) {
+  INGOT_ASSIGN_OR_RETURN(const std::vector<ServerSample> server, Sample(control, served, timeout));
+  INGOT_ASSIGN_OR_RETURN(const std::vector<PromptScores> expected, ScoresOf(server, perturbed));
+  INGOT_ASSIGN_OR_RETURN(const std::vector<PromptScores> original, ScoresOf(server, given));
+  return JudgeTrial(control, *perturbed, DifferenceOfSamples(expected, server), expected, original);
 }
 
 }  // namespace ingot::engines

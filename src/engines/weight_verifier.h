@@ -6,6 +6,10 @@
 // every position, and also continued by one sampled id, which may use the prefix cache. The two means are compared
 // separately.
 //
+// ADAPTERS are verified by sampled ids alone: the server continues each prompt by a few ids, which Ingot then scores.
+// Other requests run meanwhile, and vLLM 0.32.0 for CPUs exits when it scores given ids under an adapter beside them.
+// The prompt's positions count too, because the sampled ids attend to them.
+//
 // Early in training, consecutive versions of a tensor may differ by less than bf16 rounding. Therefore, the TRIAL LOAD
 // after each server start loads weights in which every tensor is very different.
 //
@@ -33,13 +37,19 @@ struct ServerScores {
   float sampled_logprob = 0;
 };
 
+// The ids that a server sampled after one prompt, at temperature 1.
+struct ServerSample {
+  std::vector<int32_t> ids;
+  std::vector<float> logprobs;  // one per id
+};
+
 // The absolute differences between a server's log-probs and Ingot's.
 struct ScoreDifference {
-  double scored_mean = 0;   // over the prompts' ids
+  double scored_mean = 0;   // over the prompts' ids; 0 = they were not scored
   double sampled_mean = 0;  // over the sampled ids
   double max = 0;
   float server = 0, reference = 0;  // the log-probs that differ the most
-  int64_t tokens = 0;
+  int64_t tokens = 0, sampled = 0;    // all, and those that the server sampled
 
   double worst_mean() const;
   std::string Text() const;
@@ -51,7 +61,9 @@ std::vector<std::vector<int32_t>> VerificationPrompts(const ServedModel& model);
 
 // Returns the differences. A log-prob that is missing or NaN counts as an infinite difference.
 ScoreDifference DifferenceOf(const std::vector<PromptScores>& reference, const std::vector<ServerScores>& server);
-// Returns the mean absolute difference between two versions' log-probs for the prompts.
+// Same, for ids that the server sampled. `reference` has only the scores of these ids.
+ScoreDifference DifferenceOfSamples(const std::vector<PromptScores>& reference, const std::vector<ServerSample>& server);
+// Returns the mean absolute difference between two versions' log-probs for the same ids.
 double DistanceOf(const std::vector<PromptScores>& a, const std::vector<PromptScores>& b);
 
 // Returns the largest mean difference that can come from rounding in the weights' type: 1e-4 for fp32, 0.15 for others.
@@ -88,7 +100,30 @@ class WeightVerifier {
                                               const std::vector<PromptScores>& given,
                                               std::chrono::milliseconds timeout) const;
 
+  // Same as Verify and VerifyTrial, but by sampled ids, for versions that the server holds as adapters. They score the
+  // ids with Ingot's model. `given` are the weights that `perturbed` was made from.
+  absl::StatusOr<ScoreDifference> VerifySamples(ServerControl& control,
+                                                const std::shared_ptr<const weights::Snapshot>& snapshot,
+                                                const ServedWeights& served, std::chrono::milliseconds timeout);
+  absl::StatusOr<ScoreDifference> VerifyTrialSamples(ServerControl& control,
+                                                     const std::shared_ptr<const weights::Snapshot>& perturbed,
+                                                     const std::shared_ptr<const weights::Snapshot>& given,
+                                                     const ServedWeights& served, std::chrono::milliseconds timeout);
+
  private:
+  // Returns `found`, or an error if it is larger than the version's bound.
+  absl::StatusOr<ScoreDifference> Judge(const ServerControl& control, const weights::Snapshot& snapshot,
+                                        const ScoreDifference& found) const;
+  absl::StatusOr<ScoreDifference> JudgeTrial(const ServerControl& control, const weights::Snapshot& perturbed,
+                                             const ScoreDifference& found, const std::vector<PromptScores>& expected,
+                                             const std::vector<PromptScores>& given) const;
+  absl::StatusOr<std::vector<PromptScores>> Score(const std::shared_ptr<const weights::Snapshot>& snapshot,
+                                                  const std::vector<std::vector<int32_t>>& sequences);
+  // Returns the scores of the sampled ids alone.
+  absl::StatusOr<std::vector<PromptScores>> ScoresOf(const std::vector<ServerSample>& samples,
+                                                     const std::shared_ptr<const weights::Snapshot>& snapshot);
+  absl::StatusOr<std::vector<ServerSample>> Sample(ServerControl& control, const ServedWeights& served,
+                                                   std::chrono::milliseconds timeout) const;
   absl::StatusOr<std::vector<ServerScores>> Ask(ServerControl& control, const ServedWeights& served,
                                                 std::chrono::milliseconds timeout) const;
 

@@ -13,7 +13,7 @@ namespace ingot::engines {
 struct WrittenVersion {
   std::shared_ptr<const weights::Snapshot> snapshot;  // null = none
   std::string dir, label;
-  std::vector<PromptScores> scores;  // scores that the server must report; empty = it is not verified
+  std::vector<PromptScores> scores;  // scores that the server must report; empty = it is not verified by them
   double write_ms = 0;
 };
 

@@ -9,7 +9,7 @@ names. POST /fake/faults takes a JSON object of faults; each holds until it is s
   keep          what stays of the earlier weights after a load that answers 200 and is labeled anew: "all"; "head" or
                 "tensor": a part of them, which moves log-probs by a little; "half": half of the numbers; "cast": nothing,
                 but the new weights are rounded; "adapter": another adapter is added
-  keep_loads    N: the next N loads do so
+  keep_loads    N: the next N loads do so, of adapters too, which keep parts of the adapter that was loaded before
   load_ms, score_ms   N: time per load, and per scored prompt
   prefix        true: sampled ids use the KV cache of the first weights that saw the prompt, whatever the salt;
                 "salted": of those that saw it with the same salt
@@ -33,6 +33,8 @@ names. POST /fake/faults takes a JSON object of faults; each holds until it is s
   logits        true: alternatives have logits in place of log-probs
   refuse        true: requests get a 400 that repeats their key
   cumulative, overlap   true: SGLang runs without --incremental-streaming-output, or with the overlap scheduler
+
+As vLLM 0.32.0 for CPUs does, it exits when it scores given ids under an adapter while other requests run.
 
 With --front URL URL ..., it is a load balancer instead: each connection goes to the next of these servers that accepts it.
 With --spawn, it starts a server for each line of arguments on its standard input, and prints its process id and URL. The
@@ -82,14 +84,16 @@ class World:
         self.overlap = 0  # tokens drawn while the weights were torn
         self.earlier, self.kept = 0, None  # the seed before the last load, and what of it was kept
         self.prefixes = {}  # weights that saw a prompt first
-        self.adapters = {}  # the seed of each adapter by its name
+        self.adapters = {}  # the weights of each adapter by its name
+        self.last_adapter = 0  # the seed of the last one that was loaded as a whole
+        self.scoring = 0    # requests that score given ids under an adapter
         self.uses = {}      # requests that run on each adapter
         self.torn_from = 0  # adapters that were unloaded under a request
 
     def weights(self, adapter=None):
         """What determines log-probs. Call with the lock."""
         if adapter is not None:
-            return self.adapters.get(adapter, TORN), 0, None
+            return self.adapters.get(adapter, (TORN, 0, None))
         return self.seed, self.earlier, self.kept
 
     def logprob(self, weights, position):
@@ -125,6 +129,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # otherwise, each response waits 40 ms for the acknowledgment of its head
     world = None
+    exits_at_mixed_scores = False
 
     def log_message(self, *args):
         pass
@@ -232,8 +237,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if world.fault("adapter"):
             return "the adapter cannot be loaded"
         seed = seed_of(path) + (7 if world.fault("wrong_adapter") else 0)
+        kept = world.faults.get("keep") if world.fault("keep_loads") else None
         with world.lock:
-            world.adapters[name] = seed
+            world.adapters[name] = seed, world.last_adapter, kept
+            world.last_adapter = seed if kept is None else world.last_adapter
         return ""
 
     def unload_adapter(self, name):
@@ -254,6 +261,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             world.count += 1
             name = f"generate-tokens-{os.getpid()}-{world.count}"
             world.running[name] = "run"
+            self.check_batch()
             world.uses[ask.adapter] = world.uses.get(ask.adapter, 0) + 1
         self.begin_stream()
         try:
@@ -341,7 +349,22 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.last(name, reason, id, logprob, None if world.fault("no_spans") else spans, drawn, ask)
         self.wfile.write(b"data: [DONE]\n\n")
 
+    def check_batch(self):
+        """Call with the lock."""
+        if self.exits_at_mixed_scores and self.world.scoring and self.world.running:
+            os._exit(1)
+
     def score(self, ask):
+        with self.world.lock:
+            self.world.scoring += ask.adapter is not None
+            self.check_batch()
+        try:
+            self.score_alone(ask)
+        finally:
+            with self.world.lock:
+                self.world.scoring -= ask.adapter is not None
+
+    def score_alone(self, ask):
         world = self.world
         time.sleep(world.faults.get("score_ms", 0) / 1000)
         with world.lock:
@@ -353,6 +376,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class Vllm(Handler):
+    exits_at_mixed_scores = True
+
     def get(self, path):
         world = self.world
         if path == "/health":
