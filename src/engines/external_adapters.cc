@@ -117,11 +117,20 @@ absl::Status ExternalEngine::InstallAdapter(const Written& version) {
       absl::StrCat("the server does not have version ", version.snapshot->version(), ": ", loaded.message()));
 }
 
+// A server that was lost without a restart still has its adapters, and SGLang does not replace them.
+absl::Status ExternalEngine::CallLoadAdapter(const std::string& name, const std::string& dir) {
+  const milliseconds timeout = seconds(external_.load_s);
+  const absl::Status loaded = control_.Call(api_->LoadAdapter(name, dir), timeout).status();
+  if (!absl::IsInvalidArgument(loaded)) return loaded;
+  if (!control_.Call(api_->UnloadAdapter(name), timeout).ok()) return loaded;
+  return control_.Call(api_->LoadAdapter(name, dir), timeout).status();
+}
+
 absl::Status ExternalEngine::LoadAdapter(const Written& version) {
   const milliseconds timeout = seconds(external_.load_s);
   const nanoseconds start = clock_.Now();
   const std::string name = AdapterName(version.label);
-  INGOT_RETURN_IF_ERROR(control_.Call(api_->LoadAdapter(name, version.dir), timeout).status());
+  INGOT_RETURN_IF_ERROR(CallLoadAdapter(name, version.dir));
   const nanoseconds loaded = clock_.Now();
   absl::StatusOr<ScoreDifference> found = ScoreDifference();
   if (verifier_.has_value()) {
@@ -156,11 +165,11 @@ absl::Status ExternalEngine::TryAdapter(const Written& version) {
   INGOT_ASSIGN_OR_RETURN(std::shared_ptr<const weights::Snapshot> mixed, WithFactorsOf(*version.snapshot, *other));
   INGOT_ASSIGN_OR_RETURN(const Written trial, Write(std::move(mixed)));
   const std::string name = AdapterName(trial.label);
-  absl::Status tried = control_.Call(api_->LoadAdapter(name, trial.dir), timeout).status();
+  absl::Status tried = CallLoadAdapter(name, trial.dir);
   if (tried.ok()) {
-    tried = verifier_
-                ->VerifyTrialSamples(control_, trial.snapshot, version.snapshot, UnusedWeightsOf(trial.label), timeout)
-                .status();
+    tried =
+        verifier_->VerifyTrialSamples(control_, trial.snapshot, version.snapshot, UnusedWeightsOf(trial.label), timeout)
+            .status();
     (void)control_.Call(api_->UnloadAdapter(name), timeout);
   }
   exchange_->Remove(trial.dir);

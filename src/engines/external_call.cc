@@ -22,6 +22,7 @@ ExternalCall::ExternalCall(const Engine& engine, v1::GenerateRequest request, An
       gate_(std::move(gate)),
       deadline_(deadline),
       arrived_(engine.clock.Now()),
+      heard_at_(arrived_),
       reader_(std::move(reader)) {
   times_.set_arrival_unix_ns(engine_.clock.UnixNanos());
   times_.set_queued_unix_ns(times_.arrival_unix_ns());
@@ -37,6 +38,7 @@ http::Streams::Request ExternalCall::Send(const ServerRequest& sent, const std::
 }
 
 http::Streams::Request ExternalCall::StreamOf(const ServerRequest& sent) {
+  heard_at_ = engine_.clock.Now();
   http::Streams::Request stream;
   stream.head = {.url = url_ + sent.path, .method = sent.method, .key = key_};
   stream.head.headers["Content-Type"] = "application/json";
@@ -69,6 +71,7 @@ void ExternalCall::Reject(const absl::Status& why) {
 }
 
 bool ExternalCall::OnBytes(std::string_view bytes) {
+  heard_at_ = engine_.clock.Now();
   if (done_ || gate_->closed() || !failed().ok()) return false;
   if (kept_.has_value()) return true;  // only the end of the stream follows
   if (status_ != 200 || !streams()) {

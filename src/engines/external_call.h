@@ -66,6 +66,8 @@ class ExternalCall : public std::enable_shared_from_this<ExternalCall> {
 
   void set_stream(uint64_t id) { stream_ = id; }
   uint64_t stream() const { return stream_; }
+  // When the server last sent something, or the request was sent.
+  std::chrono::nanoseconds heard_at() const { return heard_at_; }
   // Sets the label of the weights that the call is sent to; empty = not sent. Call before sending.
   void set_label(std::string label) { label_ = std::move(label); }
   const std::string& label() const { return label_; }
@@ -92,6 +94,7 @@ class ExternalCall : public std::enable_shared_from_this<ExternalCall> {
   const std::shared_ptr<rollout::ChunkGate> gate_;
   const std::chrono::nanoseconds deadline_, arrived_;
   std::atomic<uint64_t> stream_{0};
+  std::atomic<std::chrono::nanoseconds> heard_at_;
   std::string label_;
 
   // Used only by the streams' thread.

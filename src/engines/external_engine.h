@@ -25,7 +25,9 @@
 // FLEETS (rollout.external.workers): requests go to a load balancer, and weights to each worker behind it. A swap pauses
 // all workers before the first load, and resumes them after the last one. A worker that is gone is left out, and joins
 // when it responds again: it gets the live version under a label that no answer may have (JoiningLabel), is verified,
-// and then gets the version's label. So the load balancer may send it requests at any time.
+// and then gets the version's label. So the load balancer may send it requests at any time. A member that fails a call of
+// a swap, where others do not, gets such a label too and joins again. One that is lost before it was verified keeps the
+// version's label, so the others load the version again under another label (UnusedLabel).
 //
 // ADAPTERS (Parts::adapters): each version is an adapter of the base model, and the server holds several of them
 // (AdapterVersions). Rules 1 and 2 do not apply, because the server is never paused. A request uses one version until
@@ -181,6 +183,8 @@ class ExternalEngine final : public rollout::ServedEngine, public EngineGuard {
   void CountTokens(int64_t tokens);
   void Cancel(const std::shared_ptr<ExternalCall>& call);
   void EndAll(const absl::Status& why);
+  // Ends the requests that have received nothing since then. Which worker of a fleet has a request is not known.
+  void EndSilent(std::chrono::nanoseconds since, const absl::Status& why);
   void SettleAll();  // after a verification, or if the calls fail
   void AbortAtServer(const std::string& server_request_id);
 
@@ -202,6 +206,7 @@ class ExternalEngine final : public rollout::ServedEngine, public EngineGuard {
   absl::Status InstallAdapter(const Written& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   absl::Status TryAdapter(const Written& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   absl::Status LoadAdapter(const Written& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  absl::Status CallLoadAdapter(const std::string& name, const std::string& dir);
   void RestoreAdapters();
   // Unloads the versions that are no longer needed.
   void UnloadUnused() ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
@@ -228,9 +233,17 @@ class ExternalEngine final : public rollout::ServedEngine, public EngineGuard {
   absl::StatusOr<std::optional<Written>> WriteTrial(const Written& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   absl::Status TryWorker(Worker& worker, const WeightVerifier& verifier, const Written& trial, const Written& version);
   absl::Status LoadWithRetries(const Written& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
-  absl::Status ResumeAndVerify(const Written& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
-  // Pauses a server that may have other weights than the version's, and ends its requests.
-  absl::Status TakeBack(const Written& version, const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  // Returns the version's label, with a number if a fleet's workers had this label before.
+  std::string UnusedLabel(const Written& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  // Returns UNAVAILABLE if the fleet has fewer members than these.
+  absl::Status CheckNoneLost(size_t members) const;
+  absl::Status ResumeAndVerify(const Written& version, const std::string& label)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  absl::Status ResumeAll();
+  absl::StatusOr<ScoreDifference> VerifyAll(const Written& version, const std::string& label)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  // Ends the requests of a server whose weights may not be the version's, and pauses the server.
+  absl::Status TakeBack(const std::string& label, const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   // Gives up on the server or restarts it if it has failed to load the version several times.
   void CountFailedLoad(const Written& version, const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   // Ends SetAside, because the server has been restarted and will be verified.
@@ -261,6 +274,8 @@ class ExternalEngine final : public rollout::ServedEngine, public EngineGuard {
   absl::Status TryJoiningWorker(Worker& worker, const Written& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   absl::Status VerifyJoining(Worker& worker, const Written& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   void LeaveOut(Worker& worker, const absl::Status& why);
+  // Takes these workers out of the fleet until they join again. Returns whether there are any, and all are out.
+  bool LeaveOutFailing(const std::vector<FailedWorker>& failing) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
 
   void SetFault(const absl::Status& why);
 
@@ -295,6 +310,8 @@ class ExternalEngine final : public rollout::ServedEngine, public EngineGuard {
   Written accepted_ ABSL_GUARDED_BY(update_mu_);
   std::map<std::string, FailedLoads> failed_loads_ ABSL_GUARDED_BY(update_mu_);  // failed loads since the last success,
                                                                                  // by label of the version
+
+  std::map<std::string, int> loads_ ABSL_GUARDED_BY(update_mu_);  // into a fleet, by label of the version
 
   mutable base::Mutex mu_;
   base::CondVar changed_;                      // signaled when the server becomes ready, a fault is set, or a call ends

@@ -1,32 +1,41 @@
 // Implements the workers of a fleet: how they are watched, and how one joins.
+#include <algorithm>
+
 #include "base/log.h"
 #include "base/printable.h"
 #include "engines/external_engine.h"
 
 namespace ingot::engines {
+namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+
+constexpr int kMostDoublings = 6;  // of the checks between two attempts of a worker to join
+
+}  // namespace
 
 void ExternalEngine::WatchWorker(Worker& worker) {
   if (const absl::Status healthy = worker.control.Health(); !healthy.ok()) {
     if (++worker.missed_checks < kMissedChecks) return;
     worker.missed_checks = 0;
     worker.ready = worker.joined = worker.tried = false;
+    worker.control.Interrupt();  // a swap may wait for it
     INGOT_LOG(warn, "rollout: {} is gone, and requests move to the other workers: {}", worker.control.name(),
               std::string(healthy.message()));
-    if (!workers_.AnyReady()) Lose(healthy, /*server_gone=*/true);
-    return;
+    if (!workers_.AnyReady()) return Lose(healthy, /*server_gone=*/true);
+    // If it hangs, its connections stay open.
+    return EndSilent(worker.healthy_at, absl::UnavailableError(absl::StrCat(worker.control.name(), " is gone")));
   }
   worker.missed_checks = 0;
-  {
-    base::MutexLock update_lock(update_mu_);  // a swap changes the label
-    const absl::StatusOr<std::string> label = worker.control.Label();
-    if (!label.ok()) return;  // the next check of its health decides
-    CheckJoined(worker, *label);
-  }
+  worker.healthy_at = clock_.Now();
+  if (!update_mu_.TryLock()) return;  // a swap changes the label, and may wait for a worker that is checked next
+  const absl::StatusOr<std::string> label = worker.control.Label();
+  if (label.ok()) CheckJoined(worker, *label);  // otherwise, the next check of its health decides
+  update_mu_.Unlock();
+  if (!label.ok()) return;
   Restore();
-  Join(worker);
+  if (!worker.joined) Join(worker);
 }
 
 void ExternalEngine::CheckJoined(Worker& worker, const std::string& label) {
@@ -38,26 +47,39 @@ void ExternalEngine::CheckJoined(Worker& worker, const std::string& label) {
   const absl::Status other = absl::UnavailableError(absl::StrCat(
       worker.control.name(), " has the weights '", base::Shown(label), "': someone else changed or restarted it"));
   INGOT_LOG(warn, "rollout: {}", std::string(other.message()));
-  worker.joined = worker.tried = false;
+  worker.ready = worker.joined = worker.tried = false;  // it may be another process, with other settings
   if (workers_.AnyJoined()) return;
   {
     base::MutexLock lock(mu_);
     TakeBackIn();
   }
-  Lose(other, /*server_gone=*/false);
+  Lose(other, /*server_gone=*/!workers_.AnyReady());
 }
 
 void ExternalEngine::Join(Worker& worker) {
   base::MutexLock update_lock(update_mu_);
+  std::string label;
   {
     base::MutexLock lock(mu_);
-    if (stopping_ || !live_.has_value() || !aside_.ok() || worker.joined) return;
+    if (stopping_ || !live_.has_value() || !aside_.ok() || worker.joined || !worker.ready) return;
+    label = live_->label;
+  }
+  if (worker.checks_until_join > 0) {
+    --worker.checks_until_join;
+    return;
   }
   Written version = accepted_;
+  version.label = label;
   const absl::StatusOr<std::string> dir = exchange_->Write(version.snapshot);  // unless it is still there
   if (!dir.ok()) return LeaveOut(worker, dir.status());
   version.dir = *dir;
-  if (const absl::Status joined = TryJoin(worker, version); !joined.ok()) return LeaveOut(worker, joined);
+  if (const absl::Status joined = TryJoin(worker, version); !joined.ok()) {
+    worker.failed_joins = std::min(worker.failed_joins + 1, kMostDoublings);
+    worker.checks_until_join = 1 << worker.failed_joins;
+    return LeaveOut(worker, joined);
+  }
+  worker.failed_joins = 0;
+  worker.left_out = false;
   worker.joined = true;
   worker.problem.clear();
   INGOT_LOG(info, "rollout: {} has joined with version {}", worker.control.name(), version.snapshot->version());
@@ -101,7 +123,24 @@ absl::Status ExternalEngine::VerifyJoining(Worker& worker, const Written& versio
   return verified;
 }
 
-// The keeper tries again at its next tick.
+bool ExternalEngine::LeaveOutFailing(const std::vector<FailedWorker>& failing) {
+  bool all = !failing.empty();
+  for (const auto& [worker, why] : failing) {
+    ServerControl& control = worker->control;
+    // From here on, none of its tokens is recorded.
+    if (!control.Call(api_->SetLabel(JoiningLabel("left-out")), seconds(external_.load_s)).ok()) {
+      all = false;
+      continue;
+    }
+    INGOT_LOG(warn, "rollout: {} is left out of the fleet, whose other workers continue: {}", control.name(),
+              std::string(why.message()));
+    worker->joined = worker->tried = false;
+    worker->left_out = true;
+  }
+  return all;
+}
+
+// The keeper tries again.
 void ExternalEngine::LeaveOut(Worker& worker, const absl::Status& why) {
   const std::string problem(why.message());
   if (worker.problem == problem) return;

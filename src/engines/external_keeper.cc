@@ -133,7 +133,7 @@ void ExternalEngine::AwaitServer(Worker& worker) {
       return;
     }
   }
-  failed_starts_ = worker.missed_checks = 0;
+  failed_starts_ = worker.missed_checks = worker.failed_joins = worker.checks_until_join = 0;
   {
     base::MutexLock lock(mu_);
     ready_ = true;
@@ -205,15 +205,11 @@ void ExternalEngine::CheckLabel() {
     suspect = std::exchange(suspect_, false);
   }
   if (*label == expected && !suspect) return;
-  {
-    base::MutexLock lock(mu_);
-    worker.tried = false;  // it may be another process
-    TakeBackIn();
-  }
+  // It may be another process, which was started with other settings and does not have the base's label.
   Lose(absl::UnavailableError(absl::StrCat("the server's weights have the label '", base::Shown(*label),
                                            "', but Ingot loaded '", expected,
                                            "': someone else changed or restarted the server")),
-       /*server_gone=*/false);
+       /*server_gone=*/true);
 }
 
 void ExternalEngine::TakeBackIn() {
@@ -223,6 +219,10 @@ void ExternalEngine::TakeBackIn() {
 
 void ExternalEngine::Restore() {
   if (adapters_only_) return RestoreAdapters();
+  {
+    base::MutexLock lock(mu_);
+    if (live_.has_value()) return;  // otherwise, it would wait for a swap
+  }
   base::MutexLock update_lock(update_mu_);
   {
     base::MutexLock lock(mu_);

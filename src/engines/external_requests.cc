@@ -222,6 +222,16 @@ void ExternalEngine::EndAll(const absl::Status& why) {
   SettleAll();
 }
 
+void ExternalEngine::EndSilent(nanoseconds since, const absl::Status& why) {
+  {
+    base::MutexLock lock(mu_);
+    for (const std::shared_ptr<ExternalCall>& call : running_) {
+      if (call->heard_at() < since) streams_->Close(call->Fail(why));
+    }
+  }
+  SettleAll();
+}
+
 void ExternalEngine::SettleAll() {
   std::vector<std::shared_ptr<ExternalCall>> calls;
   {

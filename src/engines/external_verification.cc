@@ -43,19 +43,19 @@ absl::Status ExternalEngine::TryWorker(Worker& worker, const WeightVerifier& ver
   return absl::OkStatus();
 }
 
-absl::Status ExternalEngine::ResumeAndVerify(const Written& version) {
+absl::Status ExternalEngine::ResumeAndVerify(const Written& version, const std::string& label) {
   const weights::Snapshot& snapshot = *version.snapshot;
   {
     base::MutexLock lock(mu_);
-    labels_[version.label] = snapshot.version();
-    candidate_ = Live{snapshot.version(), snapshot.checksum(), version.label, clock_.UnixNanos()};
+    labels_[label] = snapshot.version();
+    candidate_ = Live{snapshot.version(), snapshot.checksum(), label, clock_.UnixNanos()};
     lost_ = false;  // new requests wait for `sending_`
     server_.set_verify_ms(0);
   }
   INGOT_RETURN_IF_ERROR(ResumeAll());
   if (!verifier_.has_value()) return absl::OkStatus();
   const nanoseconds start = clock_.Now();
-  INGOT_ASSIGN_OR_RETURN(const ScoreDifference found, VerifyAll(version));
+  INGOT_ASSIGN_OR_RETURN(const ScoreDifference found, VerifyAll(version, label));
   base::MutexLock lock(mu_);
   server_.set_verify_ms(Millis(clock_.Now() - start));
   server_.set_verify_diff_mean(found.worst_mean());
@@ -69,13 +69,13 @@ absl::Status ExternalEngine::ResumeAll() {
       [&](Worker& worker) { return worker.control.Call(api_->Resume(), seconds(external_.load_s)).status(); });
 }
 
-absl::StatusOr<ScoreDifference> ExternalEngine::VerifyAll(const Written& version) {
+absl::StatusOr<ScoreDifference> ExternalEngine::VerifyAll(const Written& version, const std::string& label) {
   const WeightVerifier& verifier = *verifier_;
   base::Mutex mu;
   ScoreDifference worst;
   INGOT_RETURN_IF_ERROR(workers_.ForMembers([&](Worker& worker) -> absl::Status {
     INGOT_ASSIGN_OR_RETURN(const ScoreDifference found,
-                           verifier.Verify(worker.control, *version.snapshot, WeightsOf(version.label), version.scores,
+                           verifier.Verify(worker.control, *version.snapshot, WeightsOf(label), version.scores,
                                            seconds(external_.load_s)));
     base::MutexLock lock(mu);
     if (found.max >= worst.max) worst = found;
@@ -84,10 +84,10 @@ absl::StatusOr<ScoreDifference> ExternalEngine::VerifyAll(const Written& version
   return worst;
 }
 
-absl::Status ExternalEngine::TakeBack(const Written& version, const absl::Status& why) {
+absl::Status ExternalEngine::TakeBack(const std::string& label, const absl::Status& why) {
   {
     base::MutexLock lock(mu_);
-    labels_.erase(version.label);  // none of its tokens is recorded
+    labels_.erase(label);  // none of its tokens is recorded
     candidate_.reset();
     live_.reset();
     lost_ = true;

@@ -136,6 +136,7 @@ absl::Status ExternalEngine::Install(const Written& version, const std::function
   const nanoseconds paused = clock_.Now();
   // From here on, the server may have part of the new weights, so it is resumed only once it has all of them.
   absl::Status loaded = TryLoading(version);
+  if (!loaded.ok() && LeaveOutFailing(workers_.Failing())) loaded = TryLoading(version);
   if (absl::IsFailedPrecondition(loaded)) SetFault(loaded);
   if (loaded.ok()) loaded = LoadWithRetries(version);
   if (!loaded.ok()) {
@@ -192,6 +193,7 @@ absl::Status ExternalEngine::PauseServer(const std::function<bool()>& cancelled)
   const SwapMode mode = has_weights ? external_.swap : SwapMode::kAbort;
   absl::Status paused =
       workers_.ForMembers([&](Worker& worker) { return worker.control.Pause(mode, PauseTimeout(mode)); });
+  if (!paused.ok() && LeaveOutFailing(workers_.Failing())) paused = absl::OkStatus();
   if (paused.ok() && cancelled()) paused = absl::CancelledError("the sender canceled the update");
   if (paused.ok()) return absl::OkStatus();
   // A server whose weights are unknown is never resumed.
@@ -208,18 +210,34 @@ absl::Status ExternalEngine::PauseServer(const std::function<bool()>& cancelled)
   return absl::IsCancelled(paused) ? paused : absl::UnavailableError(paused.message());
 }
 
+// A worker that was lost before it was verified keeps the label, and its load balancer may still reach it.
+std::string ExternalEngine::UnusedLabel(const Written& version) {
+  if (!workers_.is_fleet()) return version.label;
+  const int before = loads_[version.label]++;
+  return before == 0 ? version.label : absl::StrCat(version.label, ".", before);
+}
+
+absl::Status ExternalEngine::CheckNoneLost(size_t members) const {
+  if (workers_.members() >= members) return absl::OkStatus();
+  return absl::UnavailableError("a worker of the fleet was lost before it was verified");
+}
+
 absl::Status ExternalEngine::LoadWithRetries(const Written& version) {
   absl::Status loaded;
   for (int tries = 0, refused = 0; tries < kLoadTries && refused < kRefusals; ++tries) {
-    loaded = workers_.ForMembers([&](Worker& worker) {
-      return worker.control.LoadAndLabel(version.dir, version.label, seconds(external_.load_s));
-    });
-    if (loaded.ok()) {
-      loaded = ResumeAndVerify(version);
-      if (loaded.ok()) return loaded;
-      refused += absl::IsDataLoss(loaded);
-      INGOT_RETURN_IF_ERROR(TakeBack(version, loaded));
-    }
+    const std::string label = UnusedLabel(version);
+    const size_t members = workers_.members();
+    loaded = workers_.ForMembers(
+        [&](Worker& worker) { return worker.control.LoadAndLabel(version.dir, label, seconds(external_.load_s)); });
+    if (loaded.ok()) loaded = CheckNoneLost(members);
+    const bool labeled = loaded.ok();
+    if (labeled) loaded = ResumeAndVerify(version, label);
+    if (labeled && loaded.ok()) loaded = CheckNoneLost(members);
+    if (loaded.ok()) return loaded;
+    refused += labeled && absl::IsDataLoss(loaded);
+    const std::vector<FailedWorker> failing = workers_.Failing();
+    if (labeled) INGOT_RETURN_IF_ERROR(TakeBack(label, loaded));
+    LeaveOutFailing(failing);
     INGOT_LOG(warn, "rollout: {}; the server stays paused until it has received the full version again",
               std::string(loaded.message()));
   }

@@ -90,7 +90,7 @@ absl::StatusOr<std::string> ServerControl::Call(const ServerRequest& request, mi
   http::ClientRequest asked{.url = url() + request.path, .method = request.method, .body = request.body, .key = key_};
   if (!request.body.empty()) asked.headers["Content-Type"] = "application/json";
   asked.timeout = timeout;
-  asked.cancelled = [this] { return stopped_.load(); };
+  asked.cancelled = [this, before = interrupts_.load()] { return stopped_ || interrupts_ != before; };
   absl::StatusOr<http::Answer> answer = client_.Send(asked);
   const std::string where = absl::StrCat(name(), request.path.substr(0, request.path.find('?')));
   if (!answer.ok()) return base::Annotate(answer.status(), where);
@@ -139,8 +139,8 @@ absl::StatusOr<AnswerEvent> ServerControl::Sample(const ServedModel& model, cons
 
 absl::StatusOr<AnswerEvent> ServerControl::Continue(const ServedModel& model, const std::vector<int32_t>& prompt,
                                                     int32_t count, const ServedWeights& served, milliseconds timeout) {
-  INGOT_ASSIGN_OR_RETURN(
-      AnswerEvent all, Answer(SamplingRequest(prompt, count, /*temperature=*/1), SamplingContext(model, served), timeout));
+  INGOT_ASSIGN_OR_RETURN(AnswerEvent all, Answer(SamplingRequest(prompt, count, /*temperature=*/1),
+                                                 SamplingContext(model, served), timeout));
   const bool whole = std::ssize(all.ids) == count && all.logprobs.size() == all.ids.size();
   if (!whole || all.finish != ServerFinish::kLength) {
     return absl::UnavailableError(
@@ -148,8 +148,8 @@ absl::StatusOr<AnswerEvent> ServerControl::Continue(const ServedModel& model, co
   }
   const auto outside = [&](int32_t id) { return id < 0 || id >= model.vocab_size; };
   if (std::none_of(all.ids.begin(), all.ids.end(), outside)) return all;
-  return absl::DataLossError(
-      absl::StrCat(name(), " sampled an id outside the vocabulary of ", model.vocab_size, ": does it serve the run's model?"));
+  return absl::DataLossError(absl::StrCat(name(), " sampled an id outside the vocabulary of ", model.vocab_size,
+                                          ": does it serve the run's model?"));
 }
 
 absl::StatusOr<AnswerEvent> ServerControl::Score(const ServedModel& model, const std::vector<int32_t>& prompt,

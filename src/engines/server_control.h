@@ -29,6 +29,8 @@ class ServerControl {
 
   // Makes current and later calls fail with CANCELLED.
   void Stop() { stopped_ = true; }
+  // Makes current calls fail with CANCELLED, because the server does not respond.
+  void Interrupt() { ++interrupts_; }
   void set_url(std::string url) ABSL_LOCKS_EXCLUDED(mu_);
   std::string url() const ABSL_LOCKS_EXCLUDED(mu_);
   std::string name() const { return absl::StrCat(api_.name(), " at ", url()); }  // for messages
@@ -69,6 +71,7 @@ class ServerControl {
   const std::string key_;
   http::Client client_;
   std::atomic<bool> stopped_{false};
+  std::atomic<int64_t> interrupts_{0};
   mutable base::Mutex mu_;
   std::string url_ ABSL_GUARDED_BY(mu_);
 };

@@ -14,8 +14,8 @@ namespace {
 
 constexpr int kPrompts = 4;
 constexpr int kMostIds = 33;                              // ids per prompt: two whole KV blocks of 16, and one more id
-constexpr int kSampledIds = 16;  // after each prompt, to verify an adapter
-constexpr int kReserve = 8;      // ids of the context that a server may keep free
+constexpr int kSampledIds = 16;                           // after each prompt, to verify an adapter
+constexpr int kReserve = 8;                               // ids of the context that a server may keep free
 constexpr double kFp32Bound = 1e-4, kNarrowBound = 0.15;  // bf16 logits of 16 to 32 are 0.125 apart
 // Shares of the distance between two sets of weights. One stale tensor exceeds them, and rounding does not.
 constexpr double kFp32TrialShare = 2e-3, kNarrowTrialShare = 0.05;

@@ -49,7 +49,7 @@ struct ScoreDifference {
   double sampled_mean = 0;  // over the sampled ids
   double max = 0;
   float server = 0, reference = 0;  // the log-probs that differ the most
-  int64_t tokens = 0, sampled = 0;    // all, and those that the server sampled
+  int64_t tokens = 0, sampled = 0;  // all, and those that the server sampled
 
   double worst_mean() const;
   std::string Text() const;
@@ -62,7 +62,8 @@ std::vector<std::vector<int32_t>> VerificationPrompts(const ServedModel& model);
 // Returns the differences. A log-prob that is missing or NaN counts as an infinite difference.
 ScoreDifference DifferenceOf(const std::vector<PromptScores>& reference, const std::vector<ServerScores>& server);
 // Same, for ids that the server sampled. `reference` has only the scores of these ids.
-ScoreDifference DifferenceOfSamples(const std::vector<PromptScores>& reference, const std::vector<ServerSample>& server);
+ScoreDifference DifferenceOfSamples(const std::vector<PromptScores>& reference,
+                                    const std::vector<ServerSample>& server);
 // Returns the mean absolute difference between two versions' log-probs for the same ids.
 double DistanceOf(const std::vector<PromptScores>& a, const std::vector<PromptScores>& b);
 

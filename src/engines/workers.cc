@@ -25,12 +25,15 @@ bool Workers::AnyJoined() const {
 }
 
 std::vector<Worker*> Workers::Members() const {
-  const bool joined = AnyJoined();
-  std::vector<Worker*> members;
+  std::vector<Worker*> joined, others, ready;
   for (const auto& worker : all_) {
-    if (worker->ready && (worker->joined || !joined)) members.push_back(worker.get());
+    if (!worker->ready) continue;
+    ready.push_back(worker.get());
+    if (worker->joined) joined.push_back(worker.get());
+    if (!worker->left_out) others.push_back(worker.get());
   }
-  return members;
+  if (!joined.empty()) return joined;
+  return others.empty() ? ready : others;
 }
 
 bool Workers::AllTried() const {
@@ -39,7 +42,20 @@ bool Workers::AllTried() const {
 }
 
 void Workers::SetJoined() {
-  for (Worker* worker : Members()) worker->joined = true;
+  for (Worker* worker : Members()) {
+    worker->joined = true;
+    worker->left_out = false;
+  }
+}
+
+std::vector<FailedWorker> Workers::Failing() const {
+  if (!fleet_) return {};
+  std::vector<FailedWorker> failing;
+  const std::vector<Worker*> members = Members();
+  for (Worker* worker : members) {
+    if (!worker->last_call.ok()) failing.push_back({worker, worker->last_call});
+  }
+  return failing.size() == members.size() ? std::vector<FailedWorker>() : failing;
 }
 
 std::string Workers::url() const { return fleet_ ? url_ : single().control.url(); }
@@ -69,17 +85,19 @@ absl::Status Workers::ForMembers(const std::function<absl::Status(Worker& worker
   if (!fleet_) return call(single());
   const std::vector<Worker*> members = Members();
   if (members.empty()) return absl::UnavailableError(absl::StrCat("no worker of ", name(), " responds"));
-  std::vector<absl::Status> ends(members.size());
   std::vector<std::thread> threads;
-  for (size_t i = 0; i < members.size(); ++i) {
-    threads.emplace_back([this, &call, &end = ends[i], &worker = *members[i]] {
-      end = call(worker);
-      if (!end.ok()) end = DropGone(worker, end);
+  for (Worker* worker : members) {
+    threads.emplace_back([this, &call, worker] {
+      worker->last_call = call(*worker);
+      if (!worker->last_call.ok()) worker->last_call = DropGone(*worker, worker->last_call);
     });
   }
   for (std::thread& thread : threads) thread.join();
-  for (const absl::Status& end : ends) INGOT_RETURN_IF_ERROR(end);
-  return AnyReady() ? absl::OkStatus() : absl::UnavailableError(absl::StrCat("no worker of ", name(), " responds"));
+  for (const Worker* worker : members) INGOT_RETURN_IF_ERROR(worker->last_call);
+  // Other workers that are ready have not been called.
+  const bool any =
+      std::any_of(members.begin(), members.end(), [](const Worker* worker) { return worker->ready.load(); });
+  return any ? absl::OkStatus() : absl::UnavailableError(absl::StrCat("no worker of ", name(), " responds"));
 }
 
 }  // namespace ingot::engines

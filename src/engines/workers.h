@@ -2,8 +2,8 @@
 // to url(), and weights to each worker.
 //
 // A worker of a fleet may die or join at any time. It is READY while it responds and has passed the startup check, and
-// JOINED while it has the live version. MEMBERS get new versions: the ready workers that have joined, or all ready ones if
-// none has. ExternalEngine's keeper watches the workers.
+// JOINED while it has the live version. MEMBERS get new versions: the ready workers that have joined. If none has, they are
+// all ready ones, without those that were LEFT OUT because they failed where others did not. ExternalEngine's keeper watches the workers.
 //
 // Thread safe, except that ForMembers is called by one thread at a time, and that `ready` is set by that thread.
 #pragma once
@@ -30,9 +30,22 @@ struct Worker {
   std::atomic<bool> joined{false};  // of a fleet
   std::atomic<bool> tried{false};   // its trial load succeeded
 
+  // Used by the thread that changes weights.
+  bool left_out = false;
+  absl::Status last_call = {};  // how it ended in ForMembers
+
   // Used by the keeper's thread.
   int missed_checks = 0;
-  std::string problem = {};  // why it has not joined, as last logged
+  int failed_joins = 0;  // in a row
+  std::chrono::nanoseconds healthy_at{0};
+  int checks_until_join = 0;  // a join tries other weights, so it is not tried at each check
+  std::string problem = {};   // why it has not joined, as last logged
+};
+
+// A worker of a fleet that failed where others did not.
+struct FailedWorker {
+  Worker* worker = nullptr;
+  absl::Status why = {};
 };
 
 class Workers {
@@ -48,7 +61,10 @@ class Workers {
   bool AnyReady() const;
   bool AnyJoined() const;
   bool AllTried() const;  // of the members
-  void SetJoined();       // the members
+  size_t members() const { return Members().size(); }
+  void SetJoined();  // the members
+  // Returns the members for which the last ForMembers failed; empty = it failed for all members.
+  std::vector<FailedWorker> Failing() const;
 
   std::string url() const;   // of requests
   std::string name() const;  // for messages

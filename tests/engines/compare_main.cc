@@ -222,14 +222,11 @@ int Main(int argc, char** argv) {
   base::InitLogging("compare", "info", "");
   const std::string mode = argc > 3 ? argv[3] : "";
   const bool tied = mode == "tied", adapters = mode == "adapters";
-  app::LoadedConfig loaded =
-      Need(app::LoadRunConfig("configs/smoke.yaml",
-                              {"rollout.engine=vllm", "rollout.external.swap=recompute", "device=cpu",
-                               adapters ? "trainer.lora.rank=8" : "trainer.lora.rank=0",
-                               // With both, vLLM 0.32 for CPUs exits (docs/guide/engines.md).
-                               adapters ? "rollout.external.verify=false" : "rollout.external.verify=true",
-                               "rollout.max_retained_versions=4"}),
-           "configuration");
+  app::LoadedConfig loaded = Need(
+      app::LoadRunConfig("configs/smoke.yaml",
+                         {"rollout.engine=vllm", "rollout.external.swap=recompute", "device=cpu",
+                          adapters ? "trainer.lora.rank=8" : "trainer.lora.rank=0", "rollout.max_retained_versions=4"}),
+      "configuration");
   app::RunConfig& config = *loaded.config;
   config.external.command = CommandOf(config.engine, config.external);
   for (std::string& word : config.external.command) {

@@ -129,6 +129,49 @@ TEST_P(ExternalAdapters, AWrongOneIsFoundAndTheEarlierOneServesOn) {
   EXPECT_EQ(served.Share(2).status(), absl::OkStatus()) << "loaded again";
 }
 
+// Each is loaded with status 200. The simulated vLLM exits if it scores given ids beside the running request.
+TEST_P(ExternalAdapters, SixFaultsAreFoundBesideARunningRequest) {
+  for (const char* fault : {"all", "head", "tensor", "half", "cast", "adapter"}) {
+    Adapters served;
+    served.server.Fault("slow_ms", 2);
+    Collect running;
+    const auto request = served.rig.engine->Generate(Ask(190), running.OnChunk());
+    running.WaitForTokens(2);
+    served.server.Post("/fake/faults", object{{"keep", fault}, {"keep_loads", 2}});
+    const auto refused = served.Share(2);
+    EXPECT_TRUE(absl::IsUnavailable(refused.status())) << fault;
+    EXPECT_THAT(std::string(refused.status().message()), HasSubstr("verify_bound")) << fault;
+    EXPECT_EQ(served.rig.engine->Status()->servers(0).refused(), 2) << fault;
+    EXPECT_EQ(served.Share(2).status(), absl::OkStatus()) << fault;
+    EXPECT_LT(served.rig.engine->Status()->servers(0).verify_diff_mean(), 1e-6);
+    ExpectVersion(running, 1);
+  }
+}
+
+TEST_P(ExternalAdapters, FactorsThatDoNotArriveAreFoundBeforeTheFirstVersion) {
+  for (const char* fault : {"head", "tensor", "cast"}) {
+    FakeServer server;
+    server.Post("/fake/faults", object{{"keep", fault}, {"keep_loads", 1}});
+    Rig rig({}, Options(), server.url(), /*adapters=*/true);
+    EXPECT_FALSE(rig.engine->Share(Adapted(1, 101), weights::Place::kLive).ok());
+    EXPECT_THAT(std::string(rig.engine->fault().message()), HasSubstr("trial load")) << fault;
+  }
+}
+
+TEST_P(ExternalAdapters, PrefixCachesOfOtherWeightsAreFound) {
+  Adapters served;
+  served.server.Fault("prefix", true);  // whatever the salt
+  EXPECT_EQ(served.Share(2).status(), absl::OkStatus());
+  EXPECT_TRUE(absl::IsUnavailable(served.Share(3).status()));
+}
+
+TEST_P(ExternalAdapters, TheCacheOfAWrongLoadIsNotUsedAgain) {
+  Adapters served;
+  served.server.Post("/fake/faults", object{{"prefix", "salted"}, {"wrong_adapter", 1}});
+  EXPECT_EQ(served.Share(2).status(), absl::OkStatus());
+  EXPECT_EQ(served.rig.engine->Status()->servers(0).refused(), 1);
+}
+
 TEST_P(ExternalAdapters, AServerWithoutThemIsAFault) {
   FakeServer server;
   server.Fault("no_adapters", true);
@@ -181,6 +224,12 @@ TEST_P(ExternalAdapters, SomeoneElsesBaseEndsAnAnswer) {
   answer.WaitForTokens(2);
   served.server.Post("/fake/label", object{{"label", "default"}});
   EXPECT_TRUE(absl::IsUnavailable(answer.Wait()));
+  // The server is labeled and has its adapters again.
+  ASSERT_TRUE(Await([&] { return served.server.State().at("label").as_string().starts_with("base-"); }));
+  ASSERT_TRUE(Await([&] { return *served.rig.engine->LiveVersion() == 1; }));
+  Collect again;
+  const auto next = served.rig.engine->Generate(Ask(6), again.OnChunk());
+  ExpectVersion(again, 1);
 }
 
 WrittenVersion Version(int64_t number, uint32_t seed) {

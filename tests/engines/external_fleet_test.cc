@@ -37,7 +37,7 @@ struct Fleet {
   absl::Status Share(int64_t version) { return rig->Share(version, static_cast<uint32_t>(SeedOf(version))).status(); }
   static bool Has(const FakeServer& worker, int64_t version) {
     const auto state = worker.State();
-    return state.at("label").as_string() == std::string_view(LabelOf(version)) &&
+    return state.at("label").as_string().starts_with(LabelOf(version)) &&  // and a number after a second load
            state.at("seed").to_number<uint64_t>() == SeedOf(version) && !state.at("paused").as_bool();
   }
   // Starts a worker at the address where it was before.
@@ -155,6 +155,81 @@ TEST_P(Fleets, AWorkerThatKeepsOldWeightsIsLeftOut) {
   EXPECT_FALSE(fleet.Has(*fleet.second, 2));
   fleet.second->Post("/fake/faults", object{{"keep_loads", 0}});
   EXPECT_TRUE(Await([&] { return fleet.Has(*fleet.second, 2); })) << "it joins once it is mended";
+}
+
+// It has joined, and then fails at a swap where the other one does not.
+TEST_P(Fleets, AWorkerThatFailsAtASwapIsLeftOut) {
+  const object faults[] = {{{"keep", "head"}, {"keep_loads", 1000000}}, {{"load", 1000000}}, {{"pause", 1000000}}};
+  for (const object& fault : faults) {
+    Fleet fleet;
+    ASSERT_EQ(fleet.Share(1), absl::OkStatus());
+    ASSERT_TRUE(Await([&] { return fleet.Has(*fleet.first, 1) && fleet.Has(*fleet.second, 1); }));
+    Load load(*fleet.rig->engine);
+    load.AwaitMore(4);
+    fleet.second->Post("/fake/faults", fault);
+    EXPECT_EQ(fleet.Share(2), absl::OkStatus()) << "the other one continues";
+    EXPECT_TRUE(fleet.Has(*fleet.first, 2));
+    load.AwaitMore(8);
+    EXPECT_FALSE(fleet.Has(*fleet.second, 2));
+    ASSERT_EQ(fleet.Share(3), absl::OkStatus());
+    fleet.second->Post("/fake/faults", object{{"keep_loads", 0}, {"load", 0}, {"pause", 0}});
+    EXPECT_TRUE(Await([&] { return fleet.Has(*fleet.second, 3); })) << "it joins once it is mended";
+    EXPECT_EQ(fleet.rig->engine->fault(), absl::OkStatus());
+  }
+}
+
+TEST_P(Fleets, AWorkerThatFailsItsFirstLoadIsLeftOut) {
+  Fleet fleet;
+  fleet.second->Post("/fake/faults", object{{"keep", "tensor"}, {"keep_loads", 1000000}});
+  // The first version may arrive before the second worker is ready.
+  ASSERT_EQ(fleet.Share(1), absl::OkStatus());
+  EXPECT_TRUE(fleet.Has(*fleet.first, 1));
+  Load load(*fleet.rig->engine);
+  load.AwaitMore(4);
+  EXPECT_FALSE(fleet.Has(*fleet.second, 1));
+  EXPECT_EQ(fleet.rig->engine->fault(), absl::OkStatus());
+}
+
+TEST_P(Fleets, AWorkerThatHangsInALoadDoesNotHoldTheOthers) {
+  Fleet fleet;
+  ASSERT_EQ(fleet.Share(1), absl::OkStatus());
+  ASSERT_TRUE(Await([&] { return fleet.Has(*fleet.first, 1) && fleet.Has(*fleet.second, 1); }));
+  const auto calls = [&] { return fleet.second->State().at("calls").as_array().size(); };
+  const size_t before = calls();
+  fleet.second->Fault("load_ms", 120000);
+  std::atomic<bool> shared{false};
+  std::thread share([&] {
+    EXPECT_EQ(fleet.Share(2), absl::OkStatus());
+    shared = true;
+  });
+  ASSERT_TRUE(Await([&] { return calls() >= before + 2; })) << "it is paused, and loads";
+  EXPECT_FALSE(shared);
+  fleet.second->Fault("health", true);
+  EXPECT_TRUE(Await([&] { return shared.load(); }));
+  share.join();
+  EXPECT_TRUE(fleet.Has(*fleet.first, 2));
+}
+
+// Its connections stay open, unlike those of a worker that dies.
+TEST_P(Fleets, RequestsAtAWorkerThatHangsEnd) {
+  Fleet fleet;
+  ASSERT_EQ(fleet.Share(1), absl::OkStatus());
+  ASSERT_TRUE(Await([&] { return fleet.Has(*fleet.first, 1) && fleet.Has(*fleet.second, 1); }));
+  fleet.second->Fault("slow_ms", 120000);
+  const int64_t before = fleet.second->State("count");
+  std::deque<Collect> answers(4);
+  std::vector<std::unique_ptr<rollout::Client::Request>> requests;
+  for (Collect& answer : answers) requests.push_back(fleet.rig->engine->Generate(Ask(20), answer.OnChunk()));
+  ASSERT_TRUE(Await([&] { return fleet.second->State("count") > before; })) << "it has some of them";
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // a check of its health
+  fleet.second->Fault("health", true);
+  int ended = 0;
+  for (Collect& answer : answers) {
+    const absl::Status end = answer.Wait();
+    EXPECT_TRUE(end.ok() || absl::IsUnavailable(end)) << end;
+    ended += absl::IsUnavailable(end);
+  }
+  EXPECT_GT(ended, 0);
 }
 
 TEST_P(Fleets, AWorkerThatSomeoneElseChangedJoinsAgain) {

@@ -18,7 +18,7 @@ import time
 MOST_MISMATCH = 1e-4  # of the mean difference of log-probs, fp32
 MOST_SECONDS = 10000
 ADAPTERS = ["trainer.lora.rank=8", "trainer.learning_rate=1e-3", "eval.tasks=examples/smoke/eval.jsonl", "eval.at_start=true",
-            "eval.every_versions=2", "rollout.external.verify=false"]  # vLLM 0.32 for CPUs exits (docs/guide/engines.md)
+            "eval.every_versions=2"]
 SHOWN = ("mismatch/logprob_abs_diff", "offpolicy/logprob_abs_diff", "engine/verify_diff_mean", "engine/refused", "engine/restarts")
 
 

@@ -120,6 +120,18 @@ TEST(WeightVerifier, CountsMissingAndInfiniteLogprobs) {
   EXPECT_TRUE(std::isinf(DifferenceOf(reference, {}).worst_mean()));
 }
 
+TEST(WeightVerifier, ComparesSampledIds) {
+  const std::vector<PromptScores> reference = {{{-1, -2}, {}}, {{-3}, {}}};
+  const ScoreDifference found = DifferenceOfSamples(reference, {{{5, 6}, {-1, -2.5F}}, {{7}, {-2}}});
+  EXPECT_FLOAT_EQ(found.sampled_mean, 0.5);
+  EXPECT_EQ(found.max, 1);
+  EXPECT_EQ(found.sampled, 3);
+  EXPECT_THAT(found.Text(), ::testing::Not(HasSubstr("scored")));
+  EXPECT_TRUE(std::isinf(DifferenceOfSamples({{{-1}, {}}}, {{{5, 6}, {-1, -2}}}).worst_mean()));
+  EXPECT_TRUE(std::isinf(DifferenceOfSamples(reference, {{{5}, {NAN}}}).worst_mean()));
+  EXPECT_TRUE(std::isinf(DifferenceOfSamples(reference, {}).worst_mean()));
+}
+
 TEST(WeightVerifier, HasTheSamePromptsForEachVersion) {
   const ServedModel model{.vocab_size = 100, .context_length = 12, .eos_ids = {}};
   const auto prompts = VerificationPrompts(model);
