@@ -268,6 +268,8 @@ class ExternalEngine final : public rollout::ServedEngine, public EngineGuard {
   // --- a fleet's workers (external_fleet.cc), on the keeper's thread ---
   void WatchWorker(Worker& worker);
   void CheckJoined(Worker& worker, const std::string& label) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  // Ends all requests, because no worker has the live version. Other workers may be ready to get it.
+  void LoseLastJoined(const absl::Status& why);
   // Gives the worker the live version, if there is one and it does not have it.
   void Join(Worker& worker) ABSL_LOCKS_EXCLUDED(update_mu_);
   absl::Status TryJoin(Worker& worker, const Written& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);

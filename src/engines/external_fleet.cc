@@ -23,9 +23,8 @@ void ExternalEngine::WatchWorker(Worker& worker) {
     worker.control.Interrupt();  // a swap may wait for it
     INGOT_LOG(warn, "rollout: {} is gone, and requests move to the other workers: {}", worker.control.name(),
               std::string(healthy.message()));
-    if (!workers_.AnyReady()) return Lose(healthy, /*server_gone=*/true);
-    // If it hangs, its connections stay open.
-    return EndSilent(worker.healthy_at, absl::UnavailableError(absl::StrCat(worker.control.name(), " is gone")));
+    if (!workers_.AnyJoined()) LoseLastJoined(healthy);
+    return;
   }
   worker.missed_checks = 0;
   worker.healthy_at = clock_.Now();
@@ -48,12 +47,17 @@ void ExternalEngine::CheckJoined(Worker& worker, const std::string& label) {
       worker.control.name(), " has the weights '", base::Shown(label), "': someone else changed or restarted it"));
   INGOT_LOG(warn, "rollout: {}", std::string(other.message()));
   worker.ready = worker.joined = worker.tried = false;  // it may be another process, with other settings
-  if (workers_.AnyJoined()) return;
+  if (!workers_.AnyJoined()) LoseLastJoined(other);
+}
+
+void ExternalEngine::LoseLastJoined(const absl::Status& why) {
+  const bool any_ready = workers_.AnyReady();
   {
     base::MutexLock lock(mu_);
-    TakeBackIn();
+    if (any_ready && !live_.has_value()) return;  // the first version has not arrived
+    TakeBackIn();                                 // all workers have been restarted or changed
   }
-  Lose(other, /*server_gone=*/!workers_.AnyReady());
+  Lose(why, /*server_gone=*/!any_ready);
 }
 
 void ExternalEngine::Join(Worker& worker) {

@@ -104,6 +104,8 @@ bool ExternalEngine::StartTimePassed() const {
 
 void ExternalEngine::AwaitServer(Worker& worker) {
   if (const absl::Status healthy = worker.control.Health(); !healthy.ok()) {
+    // If a worker of a fleet hangs, its connections stay open.
+    EndSilent(worker.healthy_at, absl::UnavailableError(absl::StrCat(worker.control.name(), " is gone")));
     if (workers_.AnyReady() || !StartTimePassed()) return;
     if (!starts_server()) {
       return SetFault(absl::FailedPreconditionError(

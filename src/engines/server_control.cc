@@ -134,6 +134,9 @@ absl::StatusOr<AnswerEvent> ServerControl::Sample(const ServedModel& model, cons
   request.set_top_logprobs(5);
   INGOT_ASSIGN_OR_RETURN(AnswerEvent all, Answer(request, SamplingContext(model, served), timeout));
   if (all.ids.size() == 1 && all.logprobs.size() == 1 && all.top_logprobs.size() == 1) return all;
+  if (all.finish == ServerFinish::kAborted) {
+    return absl::UnavailableError(absl::StrCat(name(), " aborted a request for one token"));
+  }
   return absl::FailedPreconditionError(absl::StrCat(name(), " answered a request for one token with ", all.ids.size()));
 }
 
