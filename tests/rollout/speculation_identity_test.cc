@@ -137,6 +137,40 @@ TEST(SpeculationIdentityTest, NoDraftChangesABitOnAnyInstructionSet) {
   EXPECT_LT(tally.accepted, tally.drafted * 9 / 10);
 }
 
+// A call keeps the hidden state from which its head guesses, also while its engine is parked.
+TEST(SpeculationIdentityTest, DraftHeadsGuessOnAfterParking) {
+  EngineOptions options;
+  options.kv_block_tokens = 8;
+  options.kv_cache_tokens = 4096;
+  const auto engine = EngineOf(options, at::kFloat, {}, /*mtp=*/true);
+  v1::GenerateRequest ask = RandomAsk(1);
+  ask.set_pinned_version(2);
+  ask.clear_sampling();
+  ask.mutable_sampling()->set_temperature(1);
+  ask.mutable_sampling()->set_max_new_tokens(180);
+  const Outcome expected = Outcomes(*engine, std::span(&ask, 1))[0];
+  const auto drafted = [&engine] { return engine->Status()->drafters(0).drafted(); };
+  EXPECT_GT(drafted(), 0);
+  v1::ParkRequest terms;
+  terms.set_timeout_seconds(60);
+  terms.set_lease_seconds(1000);
+  for (int attempt = 0; attempt < 50; ++attempt) {  // until a call is parked before it ends
+    Collect result;
+    const auto request = engine->Generate(ask, result.OnChunk());
+    result.WaitForTokens(2);
+    const auto parked = engine->Park(terms);
+    ASSERT_TRUE(parked.ok()) << parked.status();
+    const int64_t before = drafted();
+    ASSERT_EQ(engine->Resume(), absl::OkStatus());
+    ASSERT_EQ(result.Wait(), absl::OkStatus());
+    ASSERT_EQ(result.ids, expected.ids);
+    if (parked->waiting() == 0) continue;
+    EXPECT_GT(drafted(), before);
+    return;
+  }
+  FAIL() << "every call ended before it was parked";
+}
+
 // A broken embedding that no call uses. As a draft, its NaN must not reach the rows next to it, or a later call.
 TEST(SpeculationIdentityTest, ADraftWithABrokenEmbeddingSpoilsNothing) {
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {

@@ -306,8 +306,8 @@ class TorchRunner final : public ModelRunner {
       return absl::UnimplementedError(
           "an engine can share its device with the trainer only on CPUs: set cluster.placement to split");
     }
+    // Not slots_: requests draft from them as soon as their KV is computed again.
     rows_ = normalizers_ = hidden_ = drafted_ = draft_rows_ = at::Tensor();
-    slots_.clear();
     return cache_.Release();
   }
 
