@@ -101,6 +101,34 @@ TEST(ParkingTest, AStepThatDoesNotEndInTimeIsNamedAndTheEngineGoesOn) {
   EXPECT_EQ(rig.engine->Park(Terms(1, std::nan(""))).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST(ParkingTest, TheLeaseStartsOnceTheStepHasEnded) {
+  Rig rig(Options(), FakeSnapshot(1, 1001));
+  Collect result;
+  rig.gate.Close();
+  auto request = rig.engine->Generate(Ask({1, 2, 3}, 190), result.OnChunk());
+  rig.gate.AwaitHeld();
+  auto parked = std::async(std::launch::async, [&] { return rig.engine->Park(Terms(30, /*lease=*/0.02)); });
+  std::this_thread::sleep_for(milliseconds(60));
+  rig.gate.Open();
+  EXPECT_TRUE(parked.get().ok());
+  EXPECT_EQ(result.Wait(), absl::OkStatus()) << "and ends by itself";
+}
+
+TEST(ParkingTest, AnEngineThatLeavesTheRunDoesNotKeepTheTrainerWaiting) {
+  Rig rig(Options(), FakeSnapshot(1, 1001));
+  Collect result;
+  rig.gate.Close();
+  auto request = rig.engine->Generate(Ask({1, 2, 3}, 5), result.OnChunk());
+  rig.gate.AwaitHeld();
+  auto parked = std::async(std::launch::async, [&] { return rig.engine->Park(Terms(30)).status(); });
+  std::this_thread::sleep_for(milliseconds(50));
+  EXPECT_FALSE(rig.engine->Drain(milliseconds(1)));
+  EXPECT_EQ(parked.wait_for(seconds(20)), std::future_status::ready);
+  rig.gate.Open();
+  EXPECT_EQ(parked.get().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(result.Wait(), absl::OkStatus());
+}
+
 // The trainer was killed.
 TEST(ParkingTest, ResumesByItselfWhenTheLeaseEnds) {
   Rig rig(Options(), FakeSnapshot(1, 1001));

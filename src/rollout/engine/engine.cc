@@ -130,6 +130,7 @@ bool Engine::Drain(std::chrono::nanoseconds timeout) {
   const nanoseconds deadline = clock_.Now() + timeout;
   base::MutexLock lock(mu_);
   draining_ = true;
+  swapped_.SignalAll();  // a call of Park ends
   while (outstanding_ > 0 && !stopping_) {
     if (!clock_.WaitUntil(swapped_, mu_, deadline) && clock_.Now() >= deadline) break;
   }

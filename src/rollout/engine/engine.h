@@ -158,7 +158,9 @@ class Engine final : public ServedEngine, public Parking {
   int failed_loads_ ABSL_GUARDED_BY(update_mu_) = 0;  // in a row
 
   mutable base::Mutex mu_;
-  base::CondVar swapped_;  // signaled when a swap is done, or when a draining engine's last request has ended
+  // Signaled when a swap is done, when draining starts, when a draining engine's last request has ended, and when the
+  // engine parks or resumes.
+  base::CondVar swapped_;
   std::deque<std::unique_ptr<Sequence>> inbox_ ABSL_GUARDED_BY(mu_);
   Swap* swap_ ABSL_GUARDED_BY(mu_) = nullptr;  // posted and owned by SwapIn
   LoadedVersions versions_ ABSL_GUARDED_BY(mu_);

@@ -19,9 +19,10 @@ absl::StatusOr<v1::ParkResponse> Engine::Park(const v1::ParkRequest& request) {
     return absl::InvalidArgumentError("parking an engine needs a timeout and a lease above 0 seconds");
   }
   const nanoseconds start = clock_.Now(), deadline = start + base::FromSeconds(request.timeout_seconds());
+  const nanoseconds lease = base::FromSeconds(request.lease_seconds());
   v1::ParkResponse response;
   base::MutexLock lock(mu_);
-  park_until_ = start + base::FromSeconds(request.lease_seconds());
+  park_until_ = (parked_ ? start : deadline) + lease;  // starts once the running step has ended, which may take longer
   if (!parked_) {
     freed_bytes_ = 0;
     wake_->Signal();
@@ -37,6 +38,7 @@ absl::StatusOr<v1::ParkResponse> Engine::Park(const v1::ParkRequest& request) {
     }
     INGOT_RETURN_IF_ERROR(freed_bytes_.status());
     response.set_freed_bytes(*freed_bytes_);
+    if (park_until_ > nanoseconds(0)) park_until_ = clock_.Now() + lease;
   }
   response.set_waiting(static_cast<int32_t>(outstanding_));
   return response;
