@@ -17,8 +17,9 @@ namespace ingot::app {
 // An engine's name and its parking.
 using ParkedEngine = std::pair<std::string, std::shared_ptr<rollout::Parking>>;
 
-// Take and Give are called on one thread, and block. In between, a second thread renews the engines' leases. An engine
-// that was killed starts again unparked, and is parked at the next renewal.
+// Take and Give are called on one thread, and block. In between, each engine has a thread that renews its lease, so that
+// an engine that does not answer delays no other's. An engine that was killed starts again unparked, and is parked at the
+// next renewal.
 class SharedDevice {
  public:
   // `timeout` is the time for an engine's running step, and `lease` the time after which an engine resumes by itself if
@@ -35,13 +36,13 @@ class SharedDevice {
   void Give();
 
  private:
-  absl::Status ParkOne(const ParkedEngine& engine);
-  void Renew();
+  absl::Status ParkOne(const ParkedEngine& engine, std::chrono::nanoseconds timeout);
+  void Renew(const ParkedEngine& engine);
 
   const std::vector<ParkedEngine> engines_;
   const std::chrono::nanoseconds timeout_, lease_;
   base::Executor renewals_;
-  base::Timer timer_;  // declared last because it must stop first
+  std::vector<base::Timer> timers_;  // by engine; declared last because they must stop first
 };
 
 }  // namespace ingot::app

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <thread>
 
 namespace ingot::app {
@@ -19,6 +20,9 @@ class FakeParking final : public rollout::Parking {
   absl::StatusOr<v1::ParkResponse> Park(const v1::ParkRequest& request) override {
     ++parks;
     lease = request.lease_seconds();
+    for (int i = 0; i < 2000 && other != nullptr && other->parks < awaited; ++i) {
+      std::this_thread::sleep_for(milliseconds(5));
+    }
     if (!fault.ok()) return fault;
     is_parked = true;
     return v1::ParkResponse();
@@ -30,6 +34,8 @@ class FakeParking final : public rollout::Parking {
   }
 
   absl::Status fault;
+  std::shared_ptr<FakeParking> other;  // Park returns after `awaited` calls of its Park; null = at once
+  std::atomic<int> awaited{0};
   std::atomic<int> parks{0}, resumes{0};
   std::atomic<double> lease{0};
   std::atomic<bool> is_parked{false};
@@ -50,6 +56,20 @@ TEST(SharedDeviceTest, ParksAllEnginesAndRenewsUntilTheTrainerIsDone) {
   const int parks = two->parks;
   std::this_thread::sleep_for(milliseconds(80));
   EXPECT_EQ(two->parks, parks) << "and no longer";
+}
+
+// One engine's running step, or its silence, takes longer than the lease of the other.
+TEST(SharedDeviceTest, AnEngineStaysParkedWhileAnotherTakesLong) {
+  const auto parked = std::make_shared<FakeParking>(), slow = std::make_shared<FakeParking>();
+  slow->other = parked;
+  slow->awaited = 4;
+  SharedDevice device({{"rollout-0", parked}, {"rollout-1", slow}}, std::chrono::seconds(5), milliseconds(60));
+  ASSERT_EQ(device.Take(), absl::OkStatus());
+  const int parks = parked->parks;
+  EXPECT_GE(parks, 4) << "renewed before the device was taken";
+  slow->awaited = parks + 4;
+  for (int i = 0; i < 1000 && parked->parks < parks + 4; ++i) std::this_thread::sleep_for(milliseconds(5));
+  EXPECT_GE(parked->parks, parks + 4) << "renewed while the other does not answer";
 }
 
 TEST(SharedDeviceTest, AnEngineThatWasKilledIsNoReasonToStop) {
