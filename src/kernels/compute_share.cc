@@ -1,6 +1,7 @@
 #include "kernels/compute_share.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,6 +30,13 @@ int RunningThreads() {
   return std::sscanf(text, "%*f %*f %*f %d/", &running) == 1 ? running : -1;
 }
 
+// Returns the number of cores on which the calling thread may run. Its crew inherits them.
+int UsableCores() {
+  cpu_set_t usable;
+  const auto all = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  return sched_getaffinity(0, sizeof(usable), &usable) == 0 ? std::min(all, CPU_COUNT(&usable)) : all;
+}
+
 }  // namespace
 
 int LendableThreads(const ComputeTable& table, int own, int total, int64_t now_ns) {
@@ -36,9 +44,10 @@ int LendableThreads(const ComputeTable& table, int own, int total, int64_t now_n
   int computing = 0;
   for (int i = 0; i < ComputeTable::kEntries; ++i) {
     const ComputeTable::Entry& entry = table.entries[i];
-    // A later time was written before the machine restarted.
-    const int64_t left = entry.computes_until_ns.load(std::memory_order_relaxed) - now_ns;
-    if (i != own && (left <= 0 || left > Ns(ComputeMember::kLease))) continue;
+    // A much later time was written before the machine restarted, and one that is later by little more than a lease
+    // since now_ns.
+    const int64_t until = entry.computes_until_ns.load(std::memory_order_relaxed);
+    if (i != own && (until <= now_ns || until > now_ns + 2 * Ns(ComputeMember::kLease))) continue;
     used += std::clamp(entry.threads.load(std::memory_order_relaxed), 0, total);
     ++computing;
   }
@@ -46,7 +55,7 @@ int LendableThreads(const ComputeTable& table, int own, int total, int64_t now_n
 }
 
 int IdleCores(int ours) {
-  static const auto cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  static const int cores = UsableCores();
   const int running = RunningThreads();
   return running < 0 ? std::numeric_limits<int>::max() : std::max(cores - running + ours, 0);
 }
