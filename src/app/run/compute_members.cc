@@ -1,8 +1,10 @@
 #include "app/run/compute_members.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -24,13 +26,31 @@ absl::Status CannotMap(const std::string& path, const std::string& why) {
   return absl::UnavailableError(absl::StrCat("cannot share compute threads through ", path, ": ", why));
 }
 
+// Returns whether writing to a mapped file always succeeds once its space is reserved. On others, such as Btrfs and NFS,
+// a write may need new space, or a server, and ends the process (SIGBUS) without them.
+bool KeepsReservedSpace(int file) {
+  struct statfs info = {};
+  if (fstatfs(file, &info) != 0) return false;
+  switch (static_cast<uint32_t>(info.f_type)) {
+    case EXT4_SUPER_MAGIC:  // also ext2 and ext3
+    case XFS_SUPER_MAGIC:
+    case TMPFS_MAGIC:
+    case OVERLAYFS_SUPER_MAGIC:  // in containers; usually on one of the above
+      return true;
+    default:
+      return false;
+  }
+}
+
 // Makes the file as large as the table. Its new bytes are zero.
 absl::Status PrepareFile(int file, const std::string& path) {
   struct stat info = {};
   if (fstat(file, &info) != 0) return CannotMap(path, std::strerror(errno));
   if (!S_ISREG(info.st_mode)) return CannotMap(path, "it is not a regular file; remove it");
-  if (info.st_size >= static_cast<off_t>(sizeof(kernels::ComputeTable))) return absl::OkStatus();
-  // Reserves the space, because writing to a mapped hole of a full disk would end the process.
+  if (!KeepsReservedSpace(file)) {
+    return CannotMap(path, "a full disk could end the process on this file system; use ext4, XFS, or tmpfs");
+  }
+  // Also if the file is large enough, because a copy may have a hole.
   const int error = posix_fallocate(file, 0, sizeof(kernels::ComputeTable));
   return error == 0 ? absl::OkStatus() : CannotMap(path, std::strerror(error));
 }

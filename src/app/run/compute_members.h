@@ -12,7 +12,8 @@
 namespace ingot::app {
 
 // Maps the table in file `path`, which the roles of one machine share, and creates the file if it is missing. Returns
-// UNAVAILABLE, naming the file, if it cannot be opened, or if it is not a regular file.
+// UNAVAILABLE, naming the file, if it cannot be opened, if it is not a regular file, or if its file system does not keep
+// reserved space.
 absl::StatusOr<std::shared_ptr<kernels::ComputeTable>> MapComputeTable(const std::string& path);
 
 // Returns the member for trainer rank or engine `index`; `role` is "trainer" or "rollout". Returns null if threads are

@@ -34,7 +34,8 @@ class ComputeMembersTest : public ::testing::Test {
 
   int64_t Now() const { return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-  const std::string folder_ = ::testing::TempDir() + "compute-members-" + std::to_string(getpid());
+  // On a file system where tables can be mapped, whatever that of TempDir is.
+  const std::string folder_ = "/dev/shm/compute-members-" + std::to_string(getpid());
   const std::string path_ = folder_ + "/compute_table";
   RunConfig config_;
 };
@@ -79,9 +80,22 @@ TEST_F(ComputeMembersTest, AFileThatCannotBeMappedIsAnErrorThatNamesIt) {
   std::ofstream(path_) << "short";
   EXPECT_TRUE(MapComputeTable(path_).ok()) << "it grows";
   EXPECT_EQ(std::filesystem::file_size(path_), sizeof(kernels::ComputeTable));
+  EXPECT_THAT(MapComputeTable("/proc/self/comm").status().message(), HasSubstr("on this file system"));
   std::filesystem::remove_all(folder_);
   EXPECT_THAT(MapComputeTable(path_).status().message(), HasSubstr(path_));
   EXPECT_EQ(ComputeMemberOfRole(config_, "cpu", folder_, "trainer", 0), nullptr) << "a warning, not an error";
+}
+
+// Such as a sparse copy of a run's folder. Without space, a write to the table would end the process.
+TEST_F(ComputeMembersTest, AFileWithAHoleGetsItsSpace) {
+  std::ofstream(path_).close();
+  std::filesystem::resize_file(path_, sizeof(kernels::ComputeTable));
+  struct stat info = {};
+  ASSERT_EQ(stat(path_.c_str(), &info), 0);
+  EXPECT_EQ(info.st_blocks, 0);
+  ASSERT_TRUE(MapComputeTable(path_).ok());
+  ASSERT_EQ(stat(path_.c_str(), &info), 0);
+  EXPECT_GE(info.st_blocks * 512, static_cast<int64_t>(sizeof(kernels::ComputeTable)));
 }
 
 TEST_F(ComputeMembersTest, NothingIsLentWhereItCannotHelp) {
