@@ -51,15 +51,15 @@ Crew::Crew(int threads) {
 void Crew::Grow(int threads) {
   constexpr int kMost = static_cast<int>(kMask);
   while (this->threads() < std::min(threads, kMost)) {
-    auto other = std::make_unique<Other>();
+    Other& other = *others_.emplace_back(std::make_unique<Other>());
     awake_.fetch_add(1, std::memory_order_relaxed);
     try {
-      other->thread = std::thread([this, own = other.get()] { Work(*own); });
+      other.thread = std::thread([this, &other] { Work(other); });
     } catch (...) {
       awake_.fetch_sub(1, std::memory_order_relaxed);
+      others_.pop_back();
       throw;
     }
-    others_.push_back(std::move(other));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <system_error>
 #include <thread>
@@ -40,12 +41,15 @@ Crew& OwnCrew() {
 
 // Returns the number of threads for a loop: `own`, and those that can be borrowed.
 int ThreadsOfLoop(Crew& crew, int own) {
+  thread_local int most = std::numeric_limits<int>::max();  // that the system allows
   int threads = own;
   if (computing != nullptr) threads = std::max(own, computing->threads() + computing->Borrow(crew.awake()));
+  threads = std::max(own, std::min(threads, most));
   try {
     crew.Grow(threads);
   } catch (const std::system_error&) {
     if (crew.threads() < own) throw;  // without a loan, the loop has its own threads
+    most = crew.threads();            // not tried again in every loop
   }
   return std::min(threads, crew.threads());
 }
