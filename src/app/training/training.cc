@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "app/checks/run_warnings.h"
 #include "app/checks/summary.h"
@@ -70,6 +71,14 @@ std::string DescribeBest(const BestModel& best) {
                      (*kept)->version, best.folder());
 }
 
+// With device=auto, the device is known only now.
+absl::Status CheckPlacement(const RunConfig& config, const std::string& device) {
+  if (config.cluster.placement == Placement::kSplit || device == "cpu") return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("cluster.placement is shared, and the device is ", device,
+                                                 ": engines can be parked only on CPUs; set device to cpu, or "
+                                                 "cluster.placement to split"));
+}
+
 // The record has the evaluations from this process and earlier ones.
 GoalVerdict VerdictOf(const RunConfig& config, const RunDir& dir, const RunTally& tally, int64_t version) {
   const std::map<int64_t, double> evaluated = ReadRecord(dir.metrics()).evaluated;
@@ -92,6 +101,7 @@ absl::Status FollowTraining(const RunConfig& config, const RunDir& dir, const st
 absl::StatusOr<bool> RunTraining(const RunConfig& config, const RunDir& dir, const ModelSetup& model,
                                  const TrainerParts& parts, bool resume, base::Metrics& metrics,
                                  const std::atomic<bool>& stop) {
+  INGOT_RETURN_IF_ERROR(CheckPlacement(config, model.device));
   const base::Clock& clock = base::Clock::Real();
   const std::chrono::nanoseconds start = clock.Now();
   const Figures figures = FiguresOf(config.rewards);

@@ -156,6 +156,18 @@ TEST(RunConfig, NumericsIsOneKeyForTheWholeRun) {
   EXPECT_FALSE(Load(kAgents, {"numerics=close"}).ok());
 }
 
+TEST(RunConfig, ASharedDeviceNeedsEnginesThatCanBeParked) {
+  EXPECT_TRUE(Load(kAgents, {"cluster.placement=shared"}).ok());
+  for (const auto& [setting, words] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"device=cuda", "device is cuda"},
+           {"rollout.kv_store.path=/kv", "rollout.kv_store.path is set"},
+           {"cluster.takeover_engines=1", "cluster.takeover_engines is above 0"}}) {
+    EXPECT_TRUE(Load(kAgents, {setting}).ok()) << setting;
+    EXPECT_THAT(std::string(Load(kAgents, {"cluster.placement=shared", setting}).status().message()),
+                HasSubstr(std::string("cluster.placement is shared, and ") + words));
+  }
+}
+
 TEST(RunConfig, CountsOutOfRangeAreRejected) {
   for (const auto& [setting, words] : std::initializer_list<std::pair<const char*, const char*>>{
            {"goal.first_steps=-1", "goal.first_steps"},
