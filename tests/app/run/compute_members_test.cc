@@ -27,6 +27,7 @@ class ComputeMembersTest : public ::testing::Test {
  protected:
   ComputeMembersTest() {
     std::filesystem::create_directories(folder_);
+    config_.lend_threads = true;
     config_.total_threads = 4;
     config_.rollout.threads = config_.trainer.threads = 2;
   }
