@@ -41,7 +41,7 @@ struct RunConfig {
   kernels::Numerics numerics = kernels::Numerics::kFast;
   int32_t total_threads = 0;
   int32_t rollout_threads = 0;
-  bool lend_threads = true;
+  bool lend_threads = false;
   std::string tasks;
   std::string task_format = "auto";  // "harbor" is described in dataset/harbor.h
   std::string sft_data;
