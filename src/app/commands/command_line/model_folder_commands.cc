@@ -200,8 +200,7 @@ Command::Run DeclareRollback(CLI::App& parser) {
   const auto args = std::make_shared<RollbackArgs>();
   parser.add_option("run_dir", args->run_dir, "runs/NAME of `ingot serve --learn`")->required();
   parser
-      .add_option("--to", args->to,
-                  "the earlier deployed version; default: the last one before the deployed weights")
+      .add_option("--to", args->to, "the earlier deployed version; default: the last one before the deployed weights")
       ->type_name("VERSION")
       ->check(CLI::NonNegativeNumber);
   return [args] { return RollBack(*args); };
