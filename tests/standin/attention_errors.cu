@@ -110,8 +110,13 @@ std::vector<double> Ours(const Problem& p) {
   const int64_t row = kHeads * p.width;
   BFloat16* const out = OnDevice(p.q);
   const kernels::cuda::ForwardArgs<BFloat16> args{{kHeads, kHeads, p.width, 1, 0, 0, row, row, row, p.scale()},
-                                                  plan.View(OnDevice(packed)), OnDevice(p.q), OnDevice(p.k),
-                                                  OnDevice(p.v), nullptr, out, nullptr};
+                                                  plan.View(OnDevice(packed)),
+                                                  OnDevice(p.q),
+                                                  OnDevice(p.k),
+                                                  OnDevice(p.v),
+                                                  nullptr,
+                                                  out,
+                                                  nullptr};
   if (LaunchForwardMma(args, static_cast<int64_t>(plan.blocks().size()), nullptr) != cudaSuccess) return {};
   return FromDevice(out, p.q.size());
 }
