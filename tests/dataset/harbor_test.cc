@@ -93,7 +93,7 @@ TEST_F(HarborTest, WhatSandboxesCannotGiveIsRejectedByName) {
   std::string all;
   for (const auto& rejection : read->rejected) all += rejection.name + ": " + rejection.text + "\n";
   for (const char* const line :
-       {"compose: it needs multiple containers", "gpu: it requires environment.gpus", "network: it requires a network",
+       {"compose: it needs multiple containers", "gpu: it requires environment.gpus", "network: it requires network access",
         "windows: it requires Windows", "mcp: it requires MCP servers", "apart: its tests need a separate environment",
         "torn: task.toml, line ", "mute: it has no instruction.md", "unjudged: it has no tests/test.sh",
         "tpu: it requires environment.tpu",
