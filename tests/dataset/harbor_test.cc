@@ -93,10 +93,10 @@ TEST_F(HarborTest, WhatSandboxesCannotGiveIsRejectedByName) {
   std::string all;
   for (const auto& rejection : read->rejected) all += rejection.name + ": " + rejection.text + "\n";
   for (const char* const line :
-       {"compose: it needs multiple containers", "gpu: it requires environment.gpus", "network: it requires network access",
-        "windows: it requires Windows", "mcp: it requires MCP servers", "apart: its tests need a separate environment",
-        "torn: task.toml, line ", "mute: it has no instruction.md", "unjudged: it has no tests/test.sh",
-        "tpu: it requires environment.tpu",
+       {"compose: it needs multiple containers", "gpu: it requires environment.gpus",
+        "network: it requires network access", "windows: it requires Windows", "mcp: it requires MCP servers",
+        "apart: its tests need a separate environment", "torn: task.toml, line ", "mute: it has no instruction.md",
+        "unjudged: it has no tests/test.sh", "tpu: it requires environment.tpu",
         "online: it requires network access besides the gateway (verifier.network_mode)",
         "collects: it runs commands between the agent and the tests",
         "secret: it needs an environment variable from this machine (verifier.env.KEY)",
