@@ -39,9 +39,10 @@ class AnswerReader {
   AnswerReader(const v1::GenerateRequest& request, const ServedModel& model,
                std::shared_ptr<const text::Tokenizer> tokenizer, const rollout::HaltOptions& halt);
 
-  // Returns the event's chunk. Its versions are provisional: the ones live now. The chunk may be empty. The last chunk
-  // has a finish reason and answer_versions. REQUIRES: the last chunk has not been returned.
-  //   DATA_LOSS    an id is outside the vocabulary, or a log-prob is missing, positive, or not a number
+  // Returns the event's chunk, with provisional versions: those that are live now. The chunk may be empty. The last
+  // chunk has a finish reason and answer_versions. REQUIRES: the last chunk has not been returned.
+  //   DATA_LOSS    an id is outside the vocabulary, missing, or repeated, or a log-prob is missing, positive, or not a
+  //                number
   //   UNAVAILABLE  the server aborted the request or failed, a label is not Ingot's, or a token is older than allowed
   absl::StatusOr<v1::GenerateChunk> Take(const AnswerEvent& event, int64_t live_version, const VersionRules& rules,
                                          const VersionOf& version_of);

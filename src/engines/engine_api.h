@@ -96,21 +96,27 @@ class EngineApi {
   // if the server does not support a field or would report log-probs other than log_softmax(raw logits / temperature).
   virtual absl::StatusOr<ServerRequest> Generate(const v1::GenerateRequest& request,
                                                  const GenerateContext& context) const = 0;
-  // Reads the data of one server-sent event. Returns nullopt if it contains no part of an answer, DATA_LOSS if it is
-  // not an event, and StatusOf's error if it reports an error.
+  // Returns whether the log-probs of such an answer are not those of the policy, so that a second request must score
+  // it.
+  virtual bool NeedsScoring(const v1::SamplingParams& sampling) const = 0;
+  // Reads the data of one server-sent event. Returns nullopt if it has no part of an answer. Returns DATA_LOSS if it is
+  // not an event, and StatusOf's error if it reports one.
   virtual absl::StatusOr<std::optional<AnswerEvent>> ReadEvent(std::string_view data) const = 0;
   // Reads the response to a request with score_ids. The result's ids are the scored ids.
   virtual absl::StatusOr<AnswerEvent> ReadScores(const v1::GenerateRequest& request, std::string_view body) const = 0;
   // Aborts a request. Its stream still receives a final event with spans and the finish reason kAborted.
   virtual ServerRequest Abort(const std::string& server_request_id) const = 0;
 
-  // The calls for a swap, in this order.
-  virtual ServerRequest Pause(SwapMode mode) const = 0;
+  // Returns INVALID_ARGUMENT if the server cannot swap weights this way.
+  virtual absl::Status CheckSwap(SwapMode mode) const = 0;
+  // The calls of a swap, in this order. A pause is several calls. REQUIRES: CheckSwap(mode).
+  virtual std::vector<ServerRequest> Pause(SwapMode mode) const = 0;
   virtual ServerRequest Load(const std::string& model_dir) const = 0;
   virtual ServerRequest SetLabel(const std::string& label) const = 0;
   virtual ServerRequest Resume() const = 0;
 
-  // Loads an adapter (a PEFT folder) under a name that requests use, or replaces it. Other requests continue.
+  // Loads an adapter (a PEFT folder) under a name that the server does not have. Requests name it. They continue
+  // meanwhile.
   virtual ServerRequest LoadAdapter(const std::string& name, const std::string& adapter_dir) const = 0;
   virtual ServerRequest UnloadAdapter(const std::string& name) const = 0;
 

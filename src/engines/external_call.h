@@ -1,8 +1,8 @@
 // Handles one request to a server: its stream, its answer, and the chunks that its caller receives. Thread safe. Chunks
 // are delivered on the thread of http::Streams.
 //
-// An answer that follows a grammar is delivered as one chunk. The server reports its log-probs after the grammar's
-// mask, but the record needs the policy's. So the call scores the answer's ids with a second request.
+// An answer whose log-probs are not the policy's (EngineApi::NeedsScoring), such as those after a grammar's mask, is
+// delivered as one chunk. Recorded are the policy's, so the call scores the answer's ids with a second request.
 #pragma once
 
 #include <atomic>
@@ -77,7 +77,7 @@ class ExternalCall : public std::enable_shared_from_this<ExternalCall> {
  private:
   http::Streams::Request StreamOf(const ServerRequest& sent);
   bool streams() const { return request_.score_ids() == 0 && !scoring_; }  // the response is a stream of events
-  // Stores the event's part of an answer that follows a grammar.
+  // Keeps the event's part of an answer that will be scored.
   absl::Status Gather(const AnswerEvent& event);
   absl::Status Score();
   absl::Status TakeScores(const AnswerEvent& scores);
@@ -101,9 +101,9 @@ class ExternalCall : public std::enable_shared_from_this<ExternalCall> {
   AnswerReader reader_;
   AnswerReader::VersionRules rules_;
   std::string url_, key_;
-  std::optional<AnswerEvent> whole_;  // the answer so far, if it follows a grammar
-  bool scoring_ = false;              // true = the second request has been sent
-  v1::GenerateRequest score_;         // that request
+  std::optional<AnswerEvent> whole_;  // the answer so far, if it will be scored
+  bool scoring_ = false;              // the second request has been sent
+  v1::GenerateRequest score_;         // it
   EventStream events_;
   v1::CallTimes times_;
   int status_ = 0;                   // HTTP status; 0 = no head yet

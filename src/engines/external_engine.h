@@ -227,7 +227,8 @@ class ExternalEngine final : public rollout::ServedEngine, public EngineGuard {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   absl::Status PauseServer(const std::function<bool()>& cancelled) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   std::chrono::milliseconds PauseTimeout(SwapMode mode) const;
-  // Performs the trial load after the server starts. Leaves the server paused.
+  // Carries out the trial load after each start of a server, and leaves the server paused. Returns FAILED_PRECONDITION
+  // if a part of the weights did not arrive.
   absl::Status TryLoading(const Written& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   // Writes the weights of a trial load; nullopt = there is none.
   absl::StatusOr<std::optional<Written>> WriteTrial(const Written& version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
@@ -282,7 +283,7 @@ class ExternalEngine final : public rollout::ServedEngine, public EngineGuard {
   void SetFault(const absl::Status& why);
 
   // Constant after construction.
-  base::Fd claim_;  // claim on the server at `url`
+  std::vector<base::Fd> claims_;  // of the server at `url` and of the workers
   const rollout::EngineOptions options_;
   const ExternalOptions external_;
   const std::unique_ptr<EngineApi> api_;
@@ -347,9 +348,8 @@ class ExternalEngine final : public rollout::ServedEngine, public EngineGuard {
 
   // Used by the keeper's thread.
   std::optional<ServerProcess> process_;
-  base::Fd process_claim_;  // claim on its server
-  int missed_checks_ = 0;
-  int failed_starts_ = 0;  // consecutive failed starts
+  base::Fd process_claim_;  // of its server
+  int failed_starts_ = 0;   // in a row
   int64_t starts_ = 0;
 
   const std::unique_ptr<http::Streams> streams_;

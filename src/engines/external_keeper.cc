@@ -13,8 +13,7 @@ namespace {
 using std::chrono::nanoseconds;
 using std::chrono::seconds;
 
-constexpr int kMissedChecks = 3;  // consecutive failed checks, until the server counts as gone
-constexpr int kFailedStarts = 5;  // consecutive failed starts, until the engine gives up
+constexpr int kFailedStarts = 5;  // in a row, until the engine gives up
 
 }  // namespace
 
@@ -115,18 +114,8 @@ void ExternalEngine::AwaitServer(Worker& worker) {
     process_->Stop();
     return;
   }
-  absl::StatusOr<LogprobKind> kind;
-  {
-    base::MutexLock update_lock(update_mu_);  // the check resumes the server, which must not happen during a load
-    kind = control_.CheckStart(model_, seconds(external_.start_s));
-  }
-  if (!kind.ok()) {
-    const bool final = absl::IsFailedPrecondition(kind.status()) || absl::IsInvalidArgument(kind.status());
-    if (final) return SetFault(kind.status());
-    INGOT_LOG(warn, "rollout: {}", std::string(kind.status().message()));
-    if (StartTimePassed()) SetFault(kind.status());
-    return;
-  }
+  const absl::StatusOr<LogprobKind> kind = CheckStart(worker);
+  if (!kind.ok()) return OnBadStart(worker, kind.status());
   if (adapters_only_) {
     const absl::Status labeled = control_.Call(api_->SetLabel(base_label_), seconds(external_.load_s)).status();
     if (!labeled.ok()) {
@@ -191,16 +180,16 @@ void ExternalEngine::WatchServer(Worker& worker) {
   Restore();
 }
 
-// If someone else updated or restarted a server, its weights are not those that its requests assume.
-void ExternalEngine::CheckLabel() {
+// A server that someone else updated or restarted has other weights than its requests assume.
+void ExternalEngine::CheckLabel(Worker& worker) {
   std::string expected;
   {
     base::MutexLock lock(mu_);
     if (!live_.has_value()) return;
     expected = adapters_only_ ? base_label_ : live_->label;
   }
-  const absl::StatusOr<std::string> label = control_.Label();
-  if (!label.ok()) return;  // the next health check decides
+  const absl::StatusOr<std::string> label = worker.control.Label();
+  if (!label.ok()) return;  // the next check of its health decides
   bool suspect = false;
   {
     base::MutexLock lock(mu_);

@@ -245,12 +245,14 @@ void ExternalEngine::SettleAll() {
 
 void ExternalEngine::AbortAtServer(const std::string& server_request_id) {
   const ServerRequest abort = api_->Abort(server_request_id);
-  http::Streams::Request request;
-  request.head = {.url = control_.url() + abort.path, .method = abort.method, .key = key_};
-  request.head.headers["Content-Type"] = "application/json";
-  request.head.timeout = std::chrono::duration_cast<milliseconds>(kAbortTimeout);
-  request.body = abort.body;
-  streams_->Start(std::move(request));  // if it fails, the server wastes time sampling until the request ends
+  for (const auto& worker : workers_.all()) {  // which of them has it is the load balancer's choice
+    http::Streams::Request request;
+    request.head = {.url = worker->control.url() + abort.path, .method = abort.method, .key = key_};
+    request.head.headers["Content-Type"] = "application/json";
+    request.head.timeout = std::chrono::duration_cast<milliseconds>(kAbortTimeout);
+    request.body = abort.body;
+    streams_->Start(std::move(request));  // if it fails, the server samples in vain until the request's own end
+  }
 }
 
 bool ExternalEngine::Drain(nanoseconds timeout) {

@@ -61,8 +61,8 @@ class ServerControl {
   absl::StatusOr<AnswerEvent> Score(const ServedModel& model, const std::vector<int32_t>& prompt,
                                     const ServedWeights& served, std::chrono::milliseconds timeout);
 
-  // Checks a server before its first weights, and determines the kind of its log-probs. Returns FAILED_PRECONDITION if
-  // it lacks a feature that Ingot needs, reports logits, or has a shorter context. Resumes the server. `timeout` is for
+  // Checks a server before its first weights, and determines what its log-probs mean. Returns FAILED_PRECONDITION if it
+  // lacks a feature that Ingot or swaps of this kind need, reports logits, or has a shorter context. Resumes the server. `timeout` is for
   // one request, because a server may compile kernels for its first request.
   absl::StatusOr<LogprobKind> CheckStart(const ServedModel& model, SwapMode swap, std::chrono::milliseconds timeout);
 

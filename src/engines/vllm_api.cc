@@ -21,28 +21,7 @@ constexpr double kNoLogprob = -9999.0;
 // The server's default for --max-logprobs. It rejects requests above this limit.
 constexpr int32_t kMostLogprobs = 20;
 
-absl::Status Unsupported(const std::string& field, const std::string& why) { return base::FaultError({field, why}); }
-
-absl::Status Broken(std::string_view what) {
-  return absl::DataLossError(absl::StrCat("the server sent an invalid event: ", base::View(what)));
-}
-
-// Returns a number that is not an integer or does not fit as nullopt.
-std::optional<int64_t> Integer(const value* field) {
-  if (field == nullptr) return std::nullopt;
-  if (field->is_int64()) return field->get_int64();
-  if (field->is_uint64() && field->get_uint64() <= std::numeric_limits<int64_t>::max()) {
-    return static_cast<int64_t>(field->get_uint64());
-  }
-  return std::nullopt;
-}
-
-std::optional<double> Number(const value* field) {
-  if (field == nullptr || !field->is_number()) return std::nullopt;
-  return field->to_number<double>();
-}
-
-// Returns the float that Ingot records. NaN and the placeholder become NaN, which is never recorded.
+// The float that Ingot records. Not a number and the stand-in become NaN, which is never recorded.
 float RecordedLogprob(double logprob) {
   return logprob <= kNoLogprob ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(logprob);
 }
@@ -93,16 +72,7 @@ ServerFinish FinishOf(const value* reason) {
   return word == "abort" ? ServerFinish::kAborted : ServerFinish::kFailed;
 }
 
-bool Truncates(const v1::SamplingParams& sampling) {
-  return (sampling.top_p() > 0 && sampling.top_p() < 1) || sampling.top_k() > 0 || sampling.min_p() > 0;
-}
-bool Shapes(const v1::SamplingParams& sampling) {
-  return sampling.frequency_penalty() != 0 || sampling.presence_penalty() != 0 ||
-         (sampling.repetition_penalty() != 0 && sampling.repetition_penalty() != 1) || sampling.logit_bias_size() > 0 ||
-         sampling.min_new_tokens() > 0 || sampling.has_grammar();
-}
-
-// The record needs log_softmax(raw logits / temperature).
+// Recorded is log_softmax(raw logits / temperature).
 absl::Status CheckLogprobs(const v1::GenerateRequest& request, LogprobKind kind) {
   const v1::SamplingParams& sampling = request.sampling();
   if (kind == LogprobKind::kRaw || request.score_ids() > 0) {

@@ -90,14 +90,15 @@ class WeightVerifier {
   }
 
   // Compares the server with the expected scores. Returns DATA_LOSS, with the numbers, if the server samples from
-  // different weights, and ServerControl's errors if it does not respond. `served` is the weights that requests use.
-  // REQUIRES: the server has been resumed.
-  absl::StatusOr<ScoreDifference> Verify(const weights::Snapshot& snapshot, const ServedWeights& served,
-                                         const std::vector<PromptScores>& expected, std::chrono::milliseconds timeout);
-  // Same as Verify, but for the trial load, with TrialBound. Returns FAILED_PRECONDITION if the server did not load
-  // part of the perturbed weights.
-  absl::StatusOr<ScoreDifference> VerifyTrial(const weights::Snapshot& perturbed, const ServedWeights& served,
-                                              const std::vector<PromptScores>& expected,
+  // different weights, and ServerControl's errors if it does not respond. `served` is what requests to them use.
+  // Several threads may call it at a time. REQUIRES: the server has been resumed.
+  absl::StatusOr<ScoreDifference> Verify(ServerControl& control, const weights::Snapshot& snapshot,
+                                         const ServedWeights& served, const std::vector<PromptScores>& expected,
+                                         std::chrono::milliseconds timeout) const;
+  // Same as Verify, but for the trial load, with TrialBound. Returns FAILED_PRECONDITION if a part of the perturbed
+  // weights did not reach the server.
+  absl::StatusOr<ScoreDifference> VerifyTrial(ServerControl& control, const weights::Snapshot& perturbed,
+                                              const ServedWeights& served, const std::vector<PromptScores>& expected,
                                               const std::vector<PromptScores>& given,
                                               std::chrono::milliseconds timeout) const;
 

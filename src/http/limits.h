@@ -1,5 +1,5 @@
 // Enforces an HTTP server's limits: the process's file descriptors, and memory for request bodies. Internal to this
-// directory, its tests, and app/load_balancer.
+// directory, its tests, and app/cluster/load_balancer.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,8 @@
-// Owns the threads that compute for one calling thread. A small model's loops take microseconds, less than it takes to
-// wake a sleeping thread. So the threads spin between loops for a limited time.
+// Owns the threads that compute for one calling thread. A small model's loops take microseconds, and waking a sleeping
+// thread between two loops would take longer. So the threads spin between loops, for a limited time.
+//
+// A loop never waits for a thread that has not started on it. Threads take ranges in order, and the caller computes the
+// ranges that no other thread has taken. So a loop is not delayed if other processes occupy the other threads' cores.
 #pragma once
 
 #include <atomic>
@@ -26,9 +29,13 @@ class Crew {
   // Returns how many of the other threads are not asleep at this moment.
   int awake() const { return awake_.load(std::memory_order_relaxed); }
 
-  // Implements ParallelFor with one range per thread. Rethrows an exception from a range after all ranges have ended.
-  // Not thread safe. Must not be called from within a range.
-  void Run(int64_t count, const std::function<void(int64_t begin, int64_t end)>& body);
+  // Adds threads until there are at least `threads`. Throws std::system_error if one cannot start, and keeps the
+  // others. Must not be called from within a range.
+  void Grow(int threads);
+
+  // A ParallelFor with one range per thread, on at most `most` threads (0 = all). Rethrows an exception from a range
+  // after all ranges have ended. Not thread safe. Must not be called from within a range.
+  void Run(int64_t count, const std::function<void(int64_t begin, int64_t end)>& body, int most = 0);
 
  private:
   struct Other {
@@ -43,7 +50,7 @@ class Crew {
   static void Start(Other& other);
   void Stop();
 
-  // The current loop. Written before `round` changes, and read after that.
+  // The current loop, written before `ranges_` and read after a range was taken.
   const std::function<void(int64_t, int64_t)>* body_ = nullptr;
   int64_t count_ = 0, share_ = 0;
   std::atomic<bool> stopping_{false};

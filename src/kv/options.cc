@@ -5,9 +5,9 @@
 namespace ingot::kv {
 
 void Bind(base::Schema& schema, Options& o) {
-  schema.Field("store", &o.store,
-               "directory where engines share the KV of whole prompt chunks, on a file system that all their "
-               "machines share; empty: none");
+  schema.Field("path", &o.path,
+               "directory in which engines share the KV of whole chunks of a prompt, on a file system of all their "
+               "machines; empty: none");
   schema.Field("chunk_tokens", &o.chunk_tokens, "tokens per chunk; a multiple of rollout.kv_block_tokens",
                base::InRange(1, 65536));
   schema.Field("max_bytes", &o.max_bytes,
@@ -20,8 +20,13 @@ void Bind(base::Schema& schema, Options& o) {
   schema.Field("retire_after_s", &o.retire_after_s,
                "seconds after which chunks of a version are removed if no engine has held the version",
                base::InRange(1, 1e6));
-  schema.Field("io_threads", &o.io_threads, "number of threads per engine that read and write chunks",
+  schema.Field("io_threads", &o.io_threads, "threads of an engine that read chunks; one more writes them",
                base::InRange(1, 64));
+  schema.Field(
+      "max_pending_bytes", &o.max_pending_bytes,
+      "maximum memory of an engine for chunks that are being read, and again for those that wait to be written; "
+      "others are computed, or not written",
+      base::Positive());
 }
 
 absl::Status Options::Validate() const { return base::CheckBounds(*this); }

@@ -3,10 +3,12 @@
 //   [publish the start version]
 //   for step in [trainer.version(), total_steps):
 //     batch = source.Next(step)        the source journals it before it returns
-//     trainer.TrainStep(batch)         creates version step + 1
+//     [take the device]                if the engines share it
+//     trainer.TrainStep(batch)         makes version step + 1
 //     sink.Publish(version step + 1)   then the engines switch to it
-//     observer.OnStep(report)          also called if publishing fails
-//     checkpoint step + 1, if due      includes exactly batches 0 to step
+//     [give the device]                the engines continue on the new version
+//     observer.OnStep(report)          also called if publishing failed
+//     checkpoint step + 1, if due      includes exactly the batches below step + 1
 //
 // A version's checkpoint is written after its step has been reported and the version is live. So every step in a
 // checkpoint has a report, and rollout continues during the write. A run that crashes before the checkpoint rebuilds

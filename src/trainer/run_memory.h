@@ -25,7 +25,8 @@ namespace ingot::trainer {
 // The minimum memory of a trainer, in bytes: model, optimizer, and one micro-batch.
 struct TrainerBytes {
   std::vector<int64_t> ranks;  // per rank
-  int64_t version = 0;         // size of the weights sent to an engine
+  int64_t version = 0;         // size of the weights that an engine gets
+  int64_t device = 0;          // rank 0's weights, optimizer, gradients, and reference policy, which its device holds
 };
 
 // Returns the minimum for a trainer that is not running yet.

@@ -10,8 +10,11 @@
 
 namespace ingot::trainer {
 
-// Carries an absl::Status out of code that torch calls or that throws like torch. AtTorchEdge returns that status with
-// its context.
+// What to do if the trainer has no memory left.
+inline constexpr char kMemoryAdvice[] = "lower trainer.micro_batch_tokens, or end other processes on the device";
+
+// Carries an absl::Status out of code that torch calls back or that throws like torch. AtTorchEdge returns that status
+// with its context.
 class StatusError final : public std::exception {
  public:
   explicit StatusError(absl::Status status) : status_(std::move(status)), text_(status_.message()) {}

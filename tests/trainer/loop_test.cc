@@ -188,7 +188,7 @@ TEST(TrainLoop, TakesASharedDeviceFromTheProbeUntilTheVersionIsLive) {
   run.recorder.stop_at = 1;
   EXPECT_EQ(run.Go().code(), absl::StatusCode::kCancelled);
   EXPECT_THAT(run.recorder.events,
-              ElementsAre("publish 0", "batch 0", "probe 0", "take", "publish 1", "give", "step 0"));
+              ElementsAre("publish 0", "batch 0", "probe 0", "take", "publish 1", "give", "step 0", "checkpoint 1"));
   const StepMetrics& metrics = run.recorder.reports[0].metrics;
   EXPECT_DOUBLE_EQ(metrics.at("perf/switch_to_train_ms"), 20);
   EXPECT_DOUBLE_EQ(metrics.at("perf/switch_to_rollout_ms"), 30);

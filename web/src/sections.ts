@@ -33,7 +33,8 @@ export function sectionsFor(names: string[]): Section[] {
     chart("Supervised tokens per second", ["sft/tokens_per_second", "dpo/tokens_per_second"], null)];
   const sections: Section[] = [
     { title: "Reward and evaluation", charts: [
-      chart("Reward", ["reward/mean", "reward/batch_mean"], "step", "mean: all finished groups; batch_mean: trained groups, which excludes groups with equal rewards"),
+      chart("Reward", ["reward/mean", "reward/batch_mean"], "step", "mean: all groups that finished; batch_mean: the trained ones, without groups of equal rewards"),
+      ...every("Reward by role", "reward/batch_mean@role:", like("reward/batch_mean@role:"), "step", kMostAlike),
       chart("Evaluation on held-out tasks", ["eval/reward_mean", "eval/graded_mean"], "eval")] },
     { title: "Rewards by term and domain", charts: [
       ...every("Reward by term, before weights", "reward/term/", like("reward/term/", whole)),

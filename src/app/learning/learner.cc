@@ -23,41 +23,6 @@ std::string NameOfEvaluation(const Round& round) { return absl::StrCat("round-",
 
 }  // namespace
 
-absl::Status CheckLearning(const RunConfig& config) {
-  const auto refuse = [](const std::string& why) { return absl::InvalidArgumentError(why); };
-  if (!config.learn.on()) {
-    return refuse("learn.users_file is empty: name an owner-only file with a line NAME KEY per user who opted in");
-  }
-  if (!config.eval.has_tasks()) {
-    return refuse("eval.tasks is empty, but every version is evaluated before it is deployed: name held-out tasks");
-  }
-  if (config.agents.recipes.empty()) {
-    return refuse("agents.recipes is empty, but agents evaluate the versions: add a recipe for eval.tasks");
-  }
-  if (!config.tasks.empty()) {
-    return refuse("data.tasks is set, but `ingot serve --learn` trains only on users' calls: remove it");
-  }
-  if (config.scheduler.group_size != 1) {
-    return refuse(absl::StrCat("scheduler.group_size is ", config.scheduler.group_size,
-                               ", but an answer to a user is a group of one: set it to 1"));
-  }
-  if (config.trainer.within_group()) {
-    return refuse(absl::StrCat("trainer.advantage_baseline is ", config.trainer.advantage_baseline,
-                               ", which compares the samples of a group, but an answer to a user is a group of one: "
-                               "set it to batch, or to none"));
-  }
-  if (config.trainer.objective == "dpo") return refuse("trainer.objective is dpo, which needs groups of two or more");
-  if (config.has_external_engine()) return refuse("rollout.engine must be ingot with `ingot serve --learn`");
-  if (config.cluster.trainer_ranks > 1) return refuse("cluster.trainer_ranks must be 1 with `ingot serve --learn`");
-  if (config.datapool.backend != "rocksdb") {
-    return refuse(
-        "datapool.backend must be rocksdb with `ingot serve --learn`, which opens the pool in its own "
-        "process");
-  }
-  INGOT_RETURN_IF_ERROR(CheckAnswersPerRound(config));
-  return ParseRequirements(config.learn.require).status();
-}
-
 absl::StatusOr<std::unique_ptr<Learner>> Learner::Start(const LearnerParts& parts, Rounds& rounds, bool resume) {
   INGOT_ASSIGN_OR_RETURN(std::vector<view::Requirement> requirements,
                          ParseLearnRequirements(parts.config.learn.require));

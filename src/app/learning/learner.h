@@ -5,8 +5,11 @@
 //                       deployed: the engine swaps to it in flight; its checkpoint is kept  <--------+
 //                       rejected, failed: the trainer returns to the deployed version's checkpoint
 //
-// Every step starts from the state on disk (rounds.h). After a crash, an open round continues with the same answers,
-// and a decided round is settled. The decision is one atomic write. A version is published only after that.
+// A rollback that the operator asks for (rollback.h) rejects the open round, and is then a round of its own: a copy of
+// the earlier version's checkpoint is settled under the next version number.
+//
+// Every arrow begins from what is on disk (rounds.h), so after a crash an open round continues where it was, with the
+// same answers, and a decided round is settled. The decision is one atomic write. A version is published only after it.
 //
 // Runs on the caller's thread. Not thread safe.
 #pragma once
@@ -93,8 +96,9 @@ class Learner {
   Rounds& rounds_;
   const std::vector<view::Requirement> requirements_;
   std::unique_ptr<trainer::Trainer> trainer_;
-  trainer::StepMetrics step_metrics_;  // metrics of the round's last step, if this process trained it
-  int64_t rejected_ = 0;               // consecutive rounds that this process did not deploy
+  trainer::StepMetrics step_metrics_;  // of the round's last step, if this process trained it
+  int64_t rejected_ = 0;               // rounds in a row that this process did not deploy
+  std::string rollback_fault_;         // printed last by AskedRollback
 };
 
 }  // namespace ingot::app

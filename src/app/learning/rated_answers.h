@@ -3,7 +3,10 @@
 //
 //   recorded --feedback--> rated --Take--> in a round       feedback may change until the answer is in a round
 //
-// Thread safe. mu_ guards the tables and is never held during a write to the pool.
+// With a judge, the user's next message is stored as a fact of the conversation, next:CALL, and the verdict replaces it.
+// A user's own feedback always replaces the judge's.
+//
+// Thread safe. mu_ guards the tables and is never held while the pool stores.
 #pragma once
 
 #include <chrono>
@@ -56,7 +59,18 @@ class RatedAnswers final : public gateway::UserFeedback {
   // on, 409 if a round uses it with a different reward or if another request for it is being stored.
   absl::Status Give(const std::string& api_key, const gateway::GivenFeedback& given) override;
 
-  // Called when the pool has stored a user's conversation or a call in it.
+  // Returns whether the answer can still get feedback from a judge: a user who opted in got it, it can be trained on, it
+  // has no feedback, and no next message is kept for it.
+  bool AwaitsNextMessage(const std::string& call_id) const;
+  // Durably stores what follows an answer, until the verdict replaces it. Returns false if AwaitsNextMessage is false.
+  // Returns the pool's errors, such as INVALID_ARGUMENT for a conversation with too many facts.
+  absl::StatusOr<bool> KeepNextMessage(const gateway::NextMessage& next);
+  // Durably stores the verdict and its reward. Returns false, and stores nothing, if the user's own feedback came first.
+  absl::StatusOr<bool> GiveJudged(const JudgedFeedback& judged);
+  // Returns the kept messages that Load found without a verdict. The second call returns none.
+  std::vector<gateway::NextMessage> TakeUnjudged();
+
+  // Called when the pool has stored a user's conversation, and a call in it.
   void OnConversation(const std::string& episode_id, const std::string& user);
   void OnCall(const v1::Call& call);
   bool Records(const std::string& episode_id) const;
@@ -78,7 +92,9 @@ class RatedAnswers final : public gateway::UserFeedback {
     std::optional<double> reward;
     int64_t round = -1;       // -1 = in no round
     bool storing = false;     // the pool is storing feedback
-    std::string untrainable;  // why the answer cannot be used for training; empty = it can
+    bool kept = false;        // KeepNextMessage was called
+    bool judged = false;      // `reward` is the judge's
+    std::string untrainable;  // why the answer cannot be trained on; empty = it can
   };
   struct Rated {
     std::string call_id;
@@ -88,7 +104,11 @@ class RatedAnswers final : public gateway::UserFeedback {
   RatedAnswers(datapool::Client& pool, Users users, int64_t max_answers, const base::Clock& clock)
       : pool_(pool), users_(std::move(users)), max_answers_(max_answers), clock_(clock) {}
   absl::Status LoadConversation(const v1::Episode& listed, const std::map<std::string, int64_t>& rounds);
-  // Returns the answer if this user may give it this feedback, or null if the feedback is already stored.
+  // Reads what KeepNextMessage or GiveJudged stored for an answer.
+  void LoadNextMessage(const v1::Episode& conversation, const std::string& call_id, Answer& answer)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool Awaits(const std::string& call_id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns the answer if this user may give it this feedback, or null if nothing of it is new.
   absl::StatusOr<Answer*> FindToRate(const std::string& user, const gateway::GivenFeedback& given)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void AddRated(const std::string& call_id, Answer& answer, double reward) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -103,7 +123,8 @@ class RatedAnswers final : public gateway::UserFeedback {
   std::map<std::string, std::string> conversations_ ABSL_GUARDED_BY(mu_);  // user by episode
   std::map<std::string, Answer> answers_ ABSL_GUARDED_BY(mu_);             // by call
   std::deque<std::string> arrivals_ ABSL_GUARDED_BY(mu_);                  // calls, oldest first
-  std::deque<Rated> rated_ ABSL_GUARDED_BY(mu_);                           // answers in no round, oldest feedback first
+  std::deque<Rated> rated_ ABSL_GUARDED_BY(mu_);                           // in no round, oldest feedback first
+  std::vector<gateway::NextMessage> unjudged_ ABSL_GUARDED_BY(mu_);        // found by Load
 };
 
 }  // namespace ingot::app

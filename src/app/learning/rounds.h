@@ -28,8 +28,9 @@ enum class Outcome { kOpen, kDeployed, kRejected, kFailed };
 
 struct Round {
   int64_t number = 0;
-  int64_t from = 0;     // the deployed version that training starts from
-  int64_t version = 0;  // the version that training produces
+  int64_t from = 0;       // the deployed version that it trains
+  int64_t version = 0;    // the version that it makes
+  int64_t restores = -1;  // the earlier version whose weights it deploys again; -1 = it trains
   std::vector<RatedAnswer> answers;
   Outcome outcome = Outcome::kOpen;
   std::vector<std::string> reasons;  // a line per requirement, or why the round failed

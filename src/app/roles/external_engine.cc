@@ -84,25 +84,23 @@ absl::StatusOr<std::unique_ptr<engines::ExchangeFolder>> OpenExchange(const RunC
                                        BaseWriter(model.shape));
 }
 
-// vLLM accepts only these values.
-int64_t MaxLoraRank(int64_t rank) {
-  for (const int64_t most : {1, 8, 16, 32, 64, 128, 256, 320}) {
-    if (rank <= most) return most;
-  }
-  return 512;
+// Returns the words that stand for ${adapters} in rollout.external.command.
+std::vector<std::string> AdapterWords(const engines::EngineApi& api, const RunConfig& config, const ModelSetup& model) {
+  if (model.shape.lora.rank == 0) return {};
+  return api.AdapterFlags(model.shape.lora.rank, config.rollout.max_retained_versions + 1);  // and the newest
 }
 
-// The words that replace ${adapters} in rollout.external.command.
-std::vector<std::string> AdapterWords(const RunConfig& config, const ModelSetup& model) {
-  if (model.shape.lora.rank == 0) return {};
-  const int64_t held = config.rollout.max_retained_versions + 1;  // and the newest
-  return {"--enable-lora",
-          "--max-lora-rank",
-          absl::StrCat(MaxLoraRank(model.shape.lora.rank)),
-          "--max-loras",
-          absl::StrCat(std::min<int64_t>(held + 1, 4)),
-          "--max-cpu-loras",
-          absl::StrCat(held + 3)};
+// Returns the words that stand for ${tokenizer}. A model that is not a folder with a tokenizer gets none.
+std::vector<std::string> TokenizerWords(const engines::EngineApi& api, const RunConfig& config) {
+  std::error_code error;
+  const bool has = !config.model.path.empty() && std::filesystem::exists(config.model.path + "/tokenizer.json", error);
+  return api.TokenizerFlags(has ? std::filesystem::absolute(config.model.path).string() : "");
+}
+
+// Returns the first GPU of this machine that no trainer rank or earlier engine uses. `owner` ends with the role's name.
+int GpuOf(const RunConfig& config, const std::string& owner) {
+  const std::string role = owner.substr(std::min(owner.size(), config.name.size() + 1));
+  return config.cluster.trainer_ranks + EngineNumber(role).value_or(0);
 }
 
 std::vector<std::string> WithWords(const std::vector<std::string>& command, const std::string& name,

@@ -327,8 +327,8 @@ void Bind(base::Schema& schema, RunConfig& config) {
   schema.Section("dpo", config.trainer.dpo);
   schema.Section("draft", config.trainer.draft);
   schema.Section("rollout", config.rollout);
-  schema.Choice("rollout.engine", &config.engine, {"ingot", "vllm"},
-                "engine that samples: Ingot's own, or a vLLM server next to each rollout role");
+  schema.Choice("rollout.engine", &config.engine, engines::EngineKindNames(),
+                "who samples: Ingot's own engine, or a server of vLLM or SGLang next to each rollout role");
   schema.Section("rollout.external", config.external);
   schema.Section("gateway", config.gateway);
   schema.Section("gateway.tls", config.http, http::BindTls);

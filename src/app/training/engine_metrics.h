@@ -24,7 +24,10 @@ class EngineMetrics {
   // Adds the number of ids that drafters proposed, and how many of them were sampled.
   void AddSpeculation(const v1::EngineStatusResponse& status, std::map<std::string, double>& metrics);
 
-  // Adds the engines' reports on other projects' servers: the slowest server's times, and new counts.
+  // Adds what the engines read from their KV store and wrote to it. Adds nothing if they have none.
+  void AddStore(const v1::EngineStatusResponse& status, std::map<std::string, double>& metrics);
+
+  // Adds what the engines report about other projects' servers: the slowest server's times, and new counts.
   void AddServers(const v1::EngineStatusResponse& status, std::map<std::string, double>& metrics);
 
   // Adds the latency from the optimizer's step to the first token sampled at the newest version that has such a token.

@@ -15,18 +15,8 @@
 namespace ingot::kernels {
 namespace {
 
-// Returns the calling thread's crew, which has at::get_num_threads() threads.
-Crew& OwnCrew() {
-  thread_local std::unique_ptr<Crew> crew;
-  const int threads = at::get_num_threads();
-  if (crew == nullptr || crew->threads() != threads) {
-    crew.reset();
-    crew = std::make_unique<Crew>(threads);
-  }
-  return *crew;
-}
-
-// True while this thread is computing a range of a loop.
+thread_local ComputeMember* computing = nullptr;  // of the calling thread's Computing; null = none
+// Whether this thread is computing a range of a loop.
 thread_local bool in_loop = false;
 
 struct InLoop {

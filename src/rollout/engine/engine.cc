@@ -170,8 +170,9 @@ absl::Status Engine::Enqueue(std::unique_ptr<Sequence> sequence) {
   base::MutexLock lock(mu_);
   if (stopping_) return absl::UnavailableError("the rollout engine is shutting down");
   if (draining_) return absl::UnavailableError("the rollout engine is leaving the run");
-  // The rest of a call was already accepted, here or by a lost engine, and must not lose its place to newer calls, so
-  // its limit is twice as high.
+  if (!fault_.ok()) return absl::UnavailableError(absl::StrCat("the rollout engine failed: ", fault_.message()));
+  // The rest of a call was accepted once, here or by an engine that is lost, and must not be lost to newer calls, so it has
+  // as much room again.
   const int64_t most = static_cast<int64_t>(options_.max_running) + options_.max_waiting;
   if (outstanding_ >= (sequence->first_index == 0 ? most : 2 * most)) {
     return absl::ResourceExhaustedError(absl::StrCat("the rollout engine is full: it has ", outstanding_,
@@ -433,6 +434,8 @@ bool Engine::TakeInbox() {
   }
   return true;
 }
+
+void Engine::WakeStepThread() { wake_->Signal(); }
 
 void Engine::Run() {
   runner_->BindThread();

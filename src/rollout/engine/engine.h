@@ -46,7 +46,8 @@ class Engine final : public ServedEngine, public Parking {
     std::unique_ptr<ModelRunner> runner;
     std::shared_ptr<const text::Tokenizer> tokenizer;  // null = requests with stop strings or grammars fail
     const base::Clock* clock = &base::Clock::Real();   // must outlive the engine
-    std::vector<std::unique_ptr<Drafter>> drafters;    // replace the drafters in options.speculation; empty = use those
+    std::vector<std::unique_ptr<Drafter>> drafters{};  // replace those of options.speculation; empty = those
+    std::shared_ptr<kv::Store> store{};                // KV that engines share (options.kv_store); null = none
   };
 
   // Starts the step thread. If `initial` is null, requests wait for the first Update. Returns INVALID_ARGUMENT if an
@@ -129,12 +130,15 @@ class Engine final : public ServedEngine, public Parking {
   absl::Status HoldVersion(const WantedVersion& wanted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   absl::StatusOr<LoadedVersion> LoadVersion(std::shared_ptr<const weights::Snapshot> snapshot)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
-  // Adds the swap's times to `times` and returns it.
+  // Counts a failed load, which may be a fault.
+  void NoteFailedLoad(const absl::Status& error) ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
+  // Returns `times` with the swap's times added.
   absl::StatusOr<v1::SwapTimes> SwapIn(LoadedVersion next, bool retain, v1::SwapTimes times)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(update_mu_);
   // Completes swapped_in_ if the last step, which took `busy`, sampled with the newest version.
   void NoteFirstToken(std::chrono::nanoseconds busy) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Run();
+  void WakeStepThread();
   bool TakeInbox();
   // On the step thread, between steps (engine_parking.cc): parks or resumes the core if that is wanted.
   void FollowParking();
@@ -168,6 +172,10 @@ class Engine final : public ServedEngine, public Parking {
   int64_t outstanding_ ABSL_GUARDED_BY(mu_) = 0;  // accepted requests that have not ended
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  // Parking. `parked_` follows `park_until_`, or has the error of the runner, which cannot park.
+  std::chrono::nanoseconds park_until_ ABSL_GUARDED_BY(mu_){0};  // end of the lease; 0 = do not park
+  bool parked_ ABSL_GUARDED_BY(mu_) = false;
+  absl::StatusOr<int64_t> freed_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // of the last Park that the step thread executed
   absl::Status fault_ ABSL_GUARDED_BY(mu_);
   v1::EngineStatusResponse status_ ABSL_GUARDED_BY(mu_);  // as of the last step
   Prefill prefill_ ABSL_GUARDED_BY(mu_);                  // as of the last step

@@ -498,6 +498,7 @@ void EngineCore::RunVersion(const WeightVersion& version, std::vector<Emission>*
     FailPass(rows.status(), out);
     return;
   }
+  failed_passes_ = 0;
   NoteSalt(version);
   const size_t width = static_cast<size_t>(runner_.vocab_size());
   TakeBackNaN(*rows, width);

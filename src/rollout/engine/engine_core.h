@@ -71,7 +71,7 @@ struct Prefill {
 class EngineCore {
  public:
   // REQUIRES: `options` are valid and context_length is resolved. `runner` and `clock` outlive the core.
-  // `drafters` replace those in options.speculation; empty = use those.
+  // `drafters` replace those of options.speculation; empty = those. `store` has KV that engines share; nullopt = none.
   EngineCore(const EngineOptions& options, ModelRunner* runner, const base::Clock* clock,
              std::vector<std::unique_ptr<Drafter>> drafters = {}, std::optional<KvTransfer::Parts> store = {});
 

@@ -42,7 +42,8 @@ struct EngineOptions {
   int64_t max_update_bytes = int64_t{64} << 30;
   HaltOptions halt;
   SpeculationOptions speculation{};
-  RouterOptions router{};  // used by clients (engine_set.h), not by the engine
+  kv::Options kv_store{};
+  RouterOptions router{};  // used by the engines' clients (engine_set.h), not by an engine
 
   // Returns INVALID_ARGUMENT, with the field, its value, and the allowed values.
   absl::Status Validate() const;

@@ -25,7 +25,7 @@ absl::StatusOr<v1::ParkResponse> Engine::Park(const v1::ParkRequest& request) {
   park_until_ = (parked_ ? start : deadline) + lease;  // starts once the running step has ended, which may take longer
   if (!parked_) {
     freed_bytes_ = 0;
-    wake_->Signal();
+    WakeStepThread();
     while (!parked_ && freed_bytes_.ok()) {
       if (stopping_ || draining_) return absl::UnavailableError("the rollout engine is leaving the run");
       if (clock_.Now() >= deadline) {
@@ -48,7 +48,7 @@ absl::Status Engine::Resume() {
   const nanoseconds deadline = clock_.Now() + std::chrono::milliseconds(options_.update_deadline_ms);
   base::MutexLock lock(mu_);
   park_until_ = nanoseconds(0);
-  wake_->Signal();
+  WakeStepThread();
   while (parked_) {
     if (stopping_) return ShuttingDown();
     if (clock_.Now() >= deadline) {

@@ -53,7 +53,9 @@ struct Sequence {
   DrawOptions draw;
   Contents contents;                            // for the prompt's placeholders
   std::vector<int32_t> forced_ids;              // used instead of sampling; empty = the sampler draws ids
-  int64_t first_index = 0;                      // number of ids in `tokens` that an earlier engine sampled
+  int64_t first_index = 0;                      // ids in `tokens` that an earlier engine sampled
+  bool prefill_only = false;                    // computes prefill_end tokens for the KV store and samples nothing
+  size_t prefill_end = 0;                       // the whole chunks before the last token
   size_t score_from = 0;                        // > 0 = scores the tokens starting here and samples nothing
   int32_t top_logprobs = 0;                     // number of alternatives reported per token
   bool record_routes = false;                   // includes Segment.routes in responses
@@ -91,9 +93,9 @@ struct Sequence {
   int32_t cached_tokens = -1;  // -1 = never admitted
   std::vector<float> scores;   // scores for tokens [score_from, computed), by offset
 
-  // Returns the number of leading tokens whose KV may come from the cache. Every row that produces a distribution must
-  // be computed.
-  size_t reusable() const { return score_from > 0 ? score_from - 1 : tokens.size() - 1; }
+  // Returns the number of leading tokens whose KV may be read from the cache. Every row that produces a distribution
+  // must be computed.
+  size_t reusable() const { return prefill_only ? prefill_end : score_from > 0 ? score_from - 1 : tokens.size() - 1; }
   // Returns the number of tokens to compute. The distribution after a scored request's last token is not needed.
   size_t computable() const { return prefill_only ? prefill_end : score_from > 0 ? tokens.size() - 1 : tokens.size(); }
 

@@ -8,8 +8,7 @@
 
 namespace ingot::rollout {
 
-// Returns INTERNAL with `where`, or, if a device is out of memory, RESOURCE_EXHAUSTED with the keys that reduce memory
-// use. Omits the stack trace at the end of a c10::Error.
+// Same as model::FromTorchException, but names the keys that lower the engine's need of memory. `where` is the prefix.
 inline absl::Status FromTorchException(const std::exception& error, const char* where) {
   return base::Annotate(
       model::FromTorchException(error,

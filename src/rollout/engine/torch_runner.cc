@@ -20,6 +20,7 @@
 
 #include "base/checksum.h"
 #include "base/clock.h"
+#include "base/device_failure.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/mutex.h"

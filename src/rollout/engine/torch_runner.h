@@ -17,9 +17,9 @@ namespace ingot::rollout {
 // Returns the KV cache size in bytes: kv_cache_tokens times ModelSpec::cache_elements elements of 4 bytes (2 for bf16;
 // fp16 models attend in fp32), plus each block's recurrent layer states (ModelSpec::state_bytes).
 int64_t CacheBytes(const model::ModelConfig& config, const EngineOptions& options);
-// Returns RESOURCE_EXHAUSTED with the sizes if the cache does not fit in free memory. Without this check, allocating it
-// would exhaust the machine's memory before reporting an error. `device` is torch's name. Returns OK for devices other
-// than the CPU, because their allocation reports the error itself.
+// Returns RESOURCE_EXHAUSTED with the sizes if the cache does not fit in the free memory of `device`, which is torch's
+// name. Without this check, its allocation on the CPU would exhaust the machine's memory before any error. Throws
+// c10::Error if the device does not exist.
 absl::Status CheckCacheFits(const model::ModelConfig& config, const EngineOptions& options, const std::string& device);
 
 // Returns ModelRunner::max_weight_bytes for this model, including a draft head.

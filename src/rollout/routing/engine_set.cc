@@ -206,8 +206,8 @@ class EngineSet::State {
     return static_cast<uint64_t>(base::Clock::Real().UnixNanos()) ^ static_cast<uint64_t>(getpid());
   }
 
-  // Sets candidates_ to the engines that are not paused and not in `tried`, or, if all are paused, to those whose pause
-  // ends first.
+  // Sets candidates_ to the engines that are not paused and not in `tried`, and do not prefill if there are others. If
+  // all are paused, to those whose pause ends first.
   void SetCandidates(const std::vector<bool>& tried, nanoseconds now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     candidates_.clear();
     nanoseconds first = nanoseconds::max();

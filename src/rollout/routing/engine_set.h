@@ -1,7 +1,10 @@
-// Implements Client by distributing requests across several engines. More engines may join. A Router (router.h) chooses
-// the engine. If an engine rejects a request before the first chunk for a reason that may not apply to other engines,
-// the request moves to the next engine. The set skips an unreachable engine for a while. Such an engine rejects
-// requests immediately, so it would otherwise always have the shortest queue and get all new requests.
+// A Client that distributes requests across several engines. More engines may join. A Router (router.h) chooses the
+// engine. If an engine rejects a request before the first chunk for a reason that may not apply to other engines, the
+// request moves to the next engine. The set skips an unreachable engine for a while. Because such an engine rejects
+// requests immediately, it would otherwise always have the shortest queue and attract all new ones.
+//
+// With RouterOptions::prefill_engines, a long prompt that its engine does not have is first computed by another engine
+// (remote_prefill.h). Whether that works has no effect on the request's answer.
 #pragma once
 
 #include <memory>

@@ -28,7 +28,8 @@
 namespace ingot::rollout {
 
 struct RouterStats {
-  int64_t moved = 0, stayed = 0;  // calls that left, or stayed on, their episode's last engine
+  int64_t moved = 0, stayed = 0;              // calls of known episodes that left their last engine, or did not
+  int64_t prefills = 0, prefills_failed = 0;  // prompts that another engine was asked to compute, and those it did not
   // Mean of |estimate - time to the first token| / time, over requests with a first token.
   int64_t estimates = 0;
   double error_sum = 0;

@@ -29,8 +29,9 @@ struct EarlierEvaluation {
 
 struct Requirement {
   enum class Operator { kAtLeast, kAbove, kAtMost, kBelow };
-  std::string text;    // the requirement as written
-  std::string figure;  // full name
+  std::string text;      // as it was written
+  std::string figure;    // full name, without the scaffold
+  std::string scaffold;  // empty = of every scaffold
   Operator op = Operator::kAtLeast;
   bool best = false;  // compare with `best` + value
   double value = 0;

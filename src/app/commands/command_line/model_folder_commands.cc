@@ -210,8 +210,12 @@ Command::Run DeclareEngineCheck(CLI::App& parser) {
   const auto args = std::make_shared<EngineCheckArgs>();
   parser.add_option("url", args->url, "URL of the server, such as http://127.0.0.1:8000")->required();
   parser.add_option("--model", args->model_dir, "the model folder that the server runs")->required();
-  parser.add_option("--write", args->write_dir,
-                    "folder that the server can open, to also check loading; its weights are restored at the end");
+  parser.add_option("--engine", args->engine, "the server's kind")
+      ->check(CLI::IsMember({"vllm", "sglang"}))
+      ->capture_default_str();
+  parser.add_option(
+      "--write", args->write_dir,
+      "folder that the server can open, to also check loads; the server has its weights again afterwards");
   parser
       .add_option(
           "--exchange", args->exchange,
@@ -231,7 +235,7 @@ Command::Run DeclareEngineCheck(CLI::App& parser) {
 
 std::vector<Command> EngineGroup() {
   return {{.name = "check",
-           .summary = "check whether a vLLM server can sample for a run",
+           .summary = "measure whether a vLLM or SGLang server can sample for a run",
            .declare = DeclareEngineCheck,
            .computes = true,
            .holds_keys = true}};
