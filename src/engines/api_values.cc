@@ -45,14 +45,51 @@ bool ShapesLogits(const v1::SamplingParams& sampling) {
          sampling.min_new_tokens() > 0 || sampling.has_grammar();
 }
 
-void AddPenalties(const v1::SamplingParams& sampling, base::json::object& params) {
+base::json::object SharedSampling(const v1::SamplingParams& sampling, const ServedModel& model) {
+  base::json::array stop_ids;
+  for (const int32_t id : sampling.stop_token_ids()) stop_ids.emplace_back(id);
+  if (!sampling.ignore_eos()) {
+    for (const int32_t id : model.eos_ids) stop_ids.emplace_back(id);
+  }
+  base::json::object params = {
+      {"temperature", sampling.temperature()}, {"ignore_eos", true}, {"stop_token_ids", std::move(stop_ids)}};
+  if (sampling.top_p() > 0) params["top_p"] = sampling.top_p();
+  if (sampling.top_k() > 0) params["top_k"] = sampling.top_k();
+  if (sampling.min_p() > 0) params["min_p"] = sampling.min_p();
   if (sampling.frequency_penalty() != 0) params["frequency_penalty"] = sampling.frequency_penalty();
   if (sampling.presence_penalty() != 0) params["presence_penalty"] = sampling.presence_penalty();
   if (sampling.repetition_penalty() != 0) params["repetition_penalty"] = sampling.repetition_penalty();
-  if (sampling.logit_bias_size() == 0) return;
+  if (sampling.logit_bias_size() == 0) return params;
   base::json::object bias;
   for (const auto& [id, added] : sampling.logit_bias()) bias[absl::StrCat(id)] = added;
   params["logit_bias"] = std::move(bias);
+  return params;
+}
+
+int64_t SignedSeed(const v1::SamplingParams& sampling) {
+  return static_cast<int64_t>(sampling.seed() & std::numeric_limits<int64_t>::max());
+}
+
+ServerFinish ReadFinish(const base::json::value* reason) {
+  if (reason == nullptr || reason->is_null()) return ServerFinish::kNone;
+  if (!reason->is_string()) return ServerFinish::kFailed;
+  const std::string_view word = reason->get_string();
+  if (word == "stop") return ServerFinish::kStop;
+  if (word == "length") return ServerFinish::kLength;
+  return word == "abort" ? ServerFinish::kAborted : ServerFinish::kFailed;
+}
+
+absl::Status ReadIds(const base::json::array& ids, AnswerEvent& event) {
+  for (const base::json::value& id : ids) {
+    INGOT_ASSIGN_OR_RETURN(const int32_t read, ReadId(&id));
+    event.ids.push_back(read);
+  }
+  return absl::OkStatus();
+}
+
+int ReadErrorStatus(const base::json::value* code, int otherwise) {
+  const int64_t status = Integer(code).value_or(otherwise);
+  return status < 400 || status > 599 ? otherwise : static_cast<int>(status);
 }
 
 absl::Status ReadSpans(const base::json::value* spans, AnswerEvent& event) {

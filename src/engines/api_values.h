@@ -30,8 +30,18 @@ bool Truncates(const v1::SamplingParams& sampling);
 // Returns whether the parameters change logits, other than by the temperature.
 bool ShapesLogits(const v1::SamplingParams& sampling);
 
-// Adds the parameters that both servers spell alike: penalties and biases.
-void AddPenalties(const v1::SamplingParams& sampling, base::json::object& params);
+// Returns the parameters that both servers spell alike: temperature, truncation, penalties, biases, and stop ids, which
+// contain the model's EOS ids unless the request ignores them.
+base::json::object SharedSampling(const v1::SamplingParams& sampling, const ServedModel& model);
+// The seed as a signed number. Clients choose small seeds, so the lowest bits are kept.
+int64_t SignedSeed(const v1::SamplingParams& sampling);
+
+// Reads a finish reason: "stop", "length", or "abort". Returns kNone for null, and kFailed for anything else.
+ServerFinish ReadFinish(const base::json::value* reason);
+// Appends a list of ids to event.ids.
+absl::Status ReadIds(const base::json::array& ids, AnswerEvent& event);
+// Returns the HTTP status that an error in a body names, or `otherwise` if it names none of 400 to 599.
+int ReadErrorStatus(const base::json::value* code, int otherwise);
 // Reads a list of {"version", "start", "end"} into event.spans; null = none.
 absl::Status ReadSpans(const base::json::value* spans, AnswerEvent& event);
 

@@ -1,7 +1,6 @@
 // Follows the source of SGLang 0.5.23: srt/entrypoints/http_server.py, srt/managers/io_struct.py, tokenizer_manager.py
 // and scheduler.py, srt/layers/sampler.py, and srt/utils/weight_versions.py.
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "base/json.h"
@@ -67,11 +66,7 @@ absl::Status ReadLogprobs(const value& meta, AnswerEvent& event) {
 ServerFinish FinishOf(const value* reason) {
   if (reason == nullptr || reason->is_null()) return ServerFinish::kNone;
   const value* type = base::Find(*reason, "type");
-  if (type == nullptr || !type->is_string()) return ServerFinish::kFailed;
-  const std::string_view word = type->get_string();
-  if (word == "stop") return ServerFinish::kStop;
-  if (word == "length") return ServerFinish::kLength;
-  return word == "abort" ? ServerFinish::kAborted : ServerFinish::kFailed;
+  return type == nullptr ? ServerFinish::kFailed : ReadFinish(type);
 }
 
 absl::Status CheckLogprobs(const v1::GenerateRequest& request, LogprobKind kind) {
@@ -98,7 +93,6 @@ absl::Status CheckSupported(const v1::GenerateRequest& request, const GenerateCo
 }
 
 absl::Status AddShaping(const v1::SamplingParams& sampling, object& params) {
-  AddPenalties(sampling, params);
   if (sampling.min_new_tokens() > 0) params["min_new_tokens"] = sampling.min_new_tokens();
   if (!sampling.has_grammar()) return absl::OkStatus();
   INGOT_ASSIGN_OR_RETURN(const object tag, StructuralTagOf(sampling.grammar()));
@@ -114,21 +108,9 @@ absl::StatusOr<object> SamplingOf(const v1::GenerateRequest& request, const Gene
   const int64_t reserve = ShapesLogits(sampling) ? kPromptReserve + 1 : kReserve;
   const int64_t room = context.model.context_length - request.prompt_ids_size() - reserve;
   if (room < 1) return Unsupported("prompt_ids", "they leave no room in the context for an answer and its scoring");
-  array stop_ids;
-  for (const int32_t id : sampling.stop_token_ids()) stop_ids.emplace_back(id);
-  if (!sampling.ignore_eos()) {
-    for (const int32_t id : context.model.eos_ids) stop_ids.emplace_back(id);
-  }
-  object params = {{"temperature", sampling.temperature()},
-                   {"max_new_tokens", std::min<int64_t>(sampling.max_new_tokens(), room)},
-                   {"ignore_eos", true},
-                   {"stop_token_ids", std::move(stop_ids)}};
-  if (sampling.top_p() > 0) params["top_p"] = sampling.top_p();
-  if (sampling.top_k() > 0) params["top_k"] = sampling.top_k();
-  if (sampling.min_p() > 0) params["min_p"] = sampling.min_p();
-  // Signed there. Clients choose small seeds, so the lowest bits must count.
-  if (context.seeds)
-    params["sampling_seed"] = static_cast<int64_t>(sampling.seed() & std::numeric_limits<int64_t>::max());
+  object params = SharedSampling(sampling, context.model);
+  params["max_new_tokens"] = std::min<int64_t>(sampling.max_new_tokens(), room);
+  if (context.seeds) params["sampling_seed"] = SignedSeed(sampling);
   INGOT_RETURN_IF_ERROR(AddShaping(sampling, params));
   return params;
 }
@@ -314,8 +296,7 @@ class SglangApi final : public EngineApi {
   }
 
   absl::Status ErrorOf(const value& error) const {
-    const int64_t code = Integer(base::Find(error, "code")).value_or(500);
-    return StatusOf(code < 400 || code > 599 ? 500 : static_cast<int>(code), base::PrintJson(error));
+    return StatusOf(ReadErrorStatus(base::Find(error, "code"), 500), base::PrintJson(error));
   }
 
   // Reads an event or a whole response, which have the same form.
@@ -331,14 +312,10 @@ class SglangApi final : public EngineApi {
     if (event.finish == ServerFinish::kAborted) {
       // A request that was refused after its head was sent, such as a prompt that is too long, has a status. The event
       // may repeat an id.
-      const int64_t code = Integer(base::Find(*reason, "status_code")).value_or(0);
-      return code < 400 || code > 599 ? absl::OkStatus() : StatusOf(static_cast<int>(code), base::PrintJson(*reason));
+      return StatusOf(ReadErrorStatus(base::Find(*reason, "status_code"), 200), base::PrintJson(*reason));
     }
     if (ids == nullptr || !ids->is_array()) return Broken("it has no output_ids");
-    for (const value& id : ids->get_array()) {
-      INGOT_ASSIGN_OR_RETURN(const int32_t read, ReadId(&id));
-      event.ids.push_back(read);
-    }
+    INGOT_RETURN_IF_ERROR(ReadIds(ids->get_array(), event));
     event.total = Integer(base::Find(*meta, "completion_tokens")).value_or(0);
     return ReadLogprobs(*meta, event);
   }

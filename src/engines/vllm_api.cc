@@ -63,15 +63,6 @@ absl::Status ReadLogprobs(const value& choice, AnswerEvent& event) {
   return absl::OkStatus();
 }
 
-ServerFinish FinishOf(const value* reason) {
-  if (reason == nullptr || reason->is_null()) return ServerFinish::kNone;
-  if (!reason->is_string()) return ServerFinish::kFailed;
-  const std::string_view word = reason->get_string();
-  if (word == "stop") return ServerFinish::kStop;
-  if (word == "length") return ServerFinish::kLength;
-  return word == "abort" ? ServerFinish::kAborted : ServerFinish::kFailed;
-}
-
 // Recorded is log_softmax(raw logits / temperature).
 absl::Status CheckLogprobs(const v1::GenerateRequest& request, LogprobKind kind) {
   const v1::SamplingParams& sampling = request.sampling();
@@ -100,7 +91,6 @@ absl::Status CheckSupported(const v1::GenerateRequest& request, const GenerateCo
 }
 
 absl::Status AddShaping(const v1::SamplingParams& sampling, object& params) {
-  AddPenalties(sampling, params);
   if (sampling.min_new_tokens() > 0) params["min_tokens"] = sampling.min_new_tokens();
   if (!sampling.has_grammar()) return absl::OkStatus();
   INGOT_ASSIGN_OR_RETURN(const object tag, StructuralTagOf(sampling.grammar()));
@@ -116,22 +106,11 @@ absl::StatusOr<object> SamplingOf(const v1::GenerateRequest& request, const Gene
   const int64_t room =
       context.model.context_length - request.prompt_ids_size() - static_cast<int64_t>(sampling.has_grammar());
   if (room < 1) return Unsupported("prompt_ids", "they leave no room in the context for an answer and its scoring");
-  array stop_ids;
-  for (const int32_t id : sampling.stop_token_ids()) stop_ids.emplace_back(id);
-  if (!sampling.ignore_eos()) {
-    for (const int32_t id : context.model.eos_ids) stop_ids.emplace_back(id);
-  }
-  object params = {{"temperature", sampling.temperature()},
-                   {"max_tokens", std::min<int64_t>(sampling.max_new_tokens(), room)},
-                   {"logprobs", request.top_logprobs() == 0 ? 0 : std::min(request.top_logprobs() + 1, kMostLogprobs)},
-                   {"ignore_eos", true},
-                   {"stop_token_ids", std::move(stop_ids)},
-                   {"detokenize", false}};
-  if (sampling.top_p() > 0) params["top_p"] = sampling.top_p();
-  if (sampling.top_k() > 0) params["top_k"] = sampling.top_k();
-  if (sampling.min_p() > 0) params["min_p"] = sampling.min_p();
-  // Seeds are signed there. Clients choose small seeds, so the lowest bits must be kept.
-  if (context.seeds) params["seed"] = static_cast<int64_t>(sampling.seed() & std::numeric_limits<int64_t>::max());
+  object params = SharedSampling(sampling, context.model);
+  params["max_tokens"] = std::min<int64_t>(sampling.max_new_tokens(), room);
+  params["logprobs"] = request.top_logprobs() == 0 ? 0 : std::min(request.top_logprobs() + 1, kMostLogprobs);
+  params["detokenize"] = false;
+  if (context.seeds) params["seed"] = SignedSeed(sampling);
   INGOT_RETURN_IF_ERROR(AddShaping(sampling, params));
   return params;
 }
@@ -194,8 +173,7 @@ class VllmApi final : public EngineApi {
     if (!json.ok()) return Broken(std::string(json.status().message()));
     if (const value* error = base::Find(*json, "error"); error != nullptr && !error->is_null()) {
       // If a request is rejected after its head was sent, for example because the prompt is too long, the code is here.
-      const int64_t code = Integer(base::Find(*error, "code")).value_or(500);
-      return StatusOf(code < 400 || code > 599 ? 500 : static_cast<int>(code), base::PrintJson(*error));
+      return StatusOf(ReadErrorStatus(base::Find(*error, "code"), 500), base::PrintJson(*error));
     }
     const value* choices = base::Find(*json, "choices");
     if (choices == nullptr || !choices->is_array()) return Broken("it has no choices");
@@ -311,13 +289,8 @@ class VllmApi final : public EngineApi {
  private:
   static absl::Status ReadChoice(const value& choice, AnswerEvent& event) {
     const value* ids = base::Find(choice, "token_ids");
-    if (ids != nullptr && ids->is_array()) {
-      for (const value& id : ids->get_array()) {
-        INGOT_ASSIGN_OR_RETURN(const int32_t read, ReadId(&id));
-        event.ids.push_back(read);
-      }
-    }
-    event.finish = FinishOf(base::Find(choice, "finish_reason"));
+    if (ids != nullptr && ids->is_array()) INGOT_RETURN_IF_ERROR(ReadIds(ids->get_array(), event));
+    event.finish = ReadFinish(base::Find(choice, "finish_reason"));
     INGOT_RETURN_IF_ERROR(ReadLogprobs(choice, event));
     return ReadSpans(base::Find(choice, "weight_versions"), event);
   }
