@@ -5,9 +5,9 @@
 //   trainer (2 threads)   ██ step ██............██ step ██     . = its threads are lent
 //   engine  (2 threads)   ▒▒▒▒▒▒▒▒▒▒████ 4 ████▒▒▒▒▒▒▒▒▒▒▒
 //
-// A borrower asks again every kLook, so a member that starts to compute has its cores back within that time. Only loops
-// on a Crew use borrowed threads (kernels/torch/threads.h). Torch's own operators always use the member's own threads,
-// because some of them divide a sum by the number of threads. So no result depends on what is lent.
+// A borrower asks again every kLook, and borrowed threads stay until the loop that uses them ends. Only loops on a Crew
+// use borrowed threads (kernels/torch/threads.h). Torch's own operators always use the member's own threads, because
+// some of them split a sum according to the number of threads. Therefore, no result depends on what is lent.
 //
 // The members share a ComputeTable in memory, which several processes may map. A member that was killed counts as
 // computing for at most kLease.

@@ -32,7 +32,7 @@ absl::StatusOr<v1::ParkResponse> Engine::Park(const v1::ParkRequest& request) {
         park_until_ = nanoseconds(0);
         return absl::DeadlineExceededError(
             absl::StrCat("the engine's running step did not end within cluster.park_timeout_s (",
-                         request.timeout_seconds(), " s), so the engine is not parked and goes on"));
+                         request.timeout_seconds(), " s), so the engine is not parked and continues"));
       }
       clock_.WaitUntil(swapped_, mu_, deadline);
     }
