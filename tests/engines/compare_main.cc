@@ -240,7 +240,8 @@ int Main(int argc, char** argv) {
   options.max_retained_versions = 16;
   const auto own = Need(app::MakeEngine(options, model), "Ingot's engine");
   const auto engine =
-      Need(app::MakeServedEngine(config, model, "compare", std::string(argv[2]) + "/server.log"), "vllm");
+      Need(app::MakeServedEngine(config, model, {.owner = "compare", .log_path = std::string(argv[2]) + "/server.log"}),
+           "vllm");
   const Snapshot first = Noisy(base, 1, adapters);
   if (const absl::Status held = own->Hold(first); !held.ok()) Report(false, held.ToString());
   Need(engine->Share(first, adapters ? weights::Place::kLiveRetained : weights::Place::kLive), "the first version");

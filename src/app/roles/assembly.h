@@ -41,11 +41,16 @@ absl::StatusOr<std::unique_ptr<rollout::Engine>> MakeEngine(
     const std::shared_ptr<const weights::Snapshot>& initial = nullptr,
     std::shared_ptr<kernels::ComputeMember> compute = nullptr);
 
+struct ServedEnginePlace {
+  std::string owner;     // names the run and its role in file names
+  std::string log_path;  // of a server that the role starts
+  int index = 0;         // among the run's engines
+};
+
 // Creates the engine that samples for the run: Ingot's own, or a client of another project's server (rollout.engine),
-// which starts in the background. `owner` names the run and its role in file names, and `log_path` is the log of a
-// server that the role starts. Returns errors of MakeEngine, of the model's weights, and of ExternalEngine::Create.
+// which starts in the background. Returns errors of MakeEngine, of the model's weights, and of ExternalEngine::Create.
 absl::StatusOr<std::unique_ptr<rollout::ServedEngine>> MakeServedEngine(
-    const RunConfig& config, const ModelSetup& model, const std::string& owner, const std::string& log_path,
+    const RunConfig& config, const ModelSetup& model, const ServedEnginePlace& place,
     std::shared_ptr<kernels::ComputeMember> compute = nullptr);
 
 // Returns what another project's server serves and how it gets weights. A tied head is written as a tensor.

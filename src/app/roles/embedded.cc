@@ -72,8 +72,9 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
 
   const auto compute = std::make_shared<kernels::ComputeTable>();
   parts->trainer_compute = ComputeMemberOf(config, model.device, compute, "trainer", 0);
-  INGOT_ASSIGN_OR_RETURN(parts->engine, MakeServedEngine(config, model, absl::StrCat(config.name, "-train"),
-                                                         absl::StrCat(dir.logs(), "/engine-server.log"),
+  INGOT_ASSIGN_OR_RETURN(parts->engine, MakeServedEngine(config, model,
+                                                         {.owner = absl::StrCat(config.name, "-train"),
+                                                          .log_path = absl::StrCat(dir.logs(), "/engine-server.log")},
                                                          ComputeMemberOf(config, model.device, compute, "rollout", 0)));
   clients.engine = parts->engine;
   clients.engine_fault = [engine = parts->engine] { return engine->fault(); };

@@ -4,7 +4,6 @@
 #include <system_error>
 #include <utility>
 
-#include "app/cluster/role_addresses.h"
 #include "app/models/snapshots.h"
 #include "app/models/weight_reference.h"
 #include "app/roles/assembly.h"
@@ -97,12 +96,6 @@ std::vector<std::string> TokenizerWords(const engines::EngineApi& api, const Run
   return api.TokenizerFlags(has ? std::filesystem::absolute(config.model.path).string() : "");
 }
 
-// Returns the first GPU of this machine that no trainer rank or earlier engine uses. `owner` ends with the role's name.
-int GpuOf(const RunConfig& config, const std::string& owner) {
-  const std::string role = owner.substr(std::min(owner.size(), config.name.size() + 1));
-  return config.cluster.trainer_ranks + EngineNumber(role).value_or(0);
-}
-
 std::vector<std::string> WithWords(const std::vector<std::string>& command, const std::string& name,
                                    const std::vector<std::string>& words) {
   std::vector<std::string> expanded;
@@ -123,8 +116,7 @@ absl::StatusOr<std::shared_ptr<const weights::Snapshot>> StartModel(const RunCon
 
 absl::StatusOr<std::unique_ptr<rollout::ServedEngine>> MakeExternalEngine(const RunConfig& config,
                                                                           const ModelSetup& model,
-                                                                          const std::string& owner,
-                                                                          const std::string& log_path) {
+                                                                          const ServedEnginePlace& place) {
   engines::ExternalEngine::Parts parts;
   parts.api = engines::NewEngineApi(config.engine);
   parts.model = ServedModelOf(model.shape, config.rollout.context_length);
@@ -132,13 +124,14 @@ absl::StatusOr<std::unique_ptr<rollout::ServedEngine>> MakeExternalEngine(const 
   parts.command_words = {{"context", absl::StrCat(parts.model.context_length)},
                          {"dtype", model.shape.torch_dtype},
                          {"max_running", absl::StrCat(config.rollout.max_running + 1)},  // one verifies
-                         {"gpu", absl::StrCat(GpuOf(config, owner))}};
+                         // the first GPU of this machine that no trainer rank or earlier engine uses
+                         {"gpu", absl::StrCat(config.cluster.trainer_ranks + place.index)}};
   parts.tokenizer = model.text.tokenizer;
-  parts.log_path = log_path;
+  parts.log_path = place.log_path;
   if (!config.external.api_key_file.empty()) {
     INGOT_ASSIGN_OR_RETURN(parts.key, base::ReadSecret(config.external.api_key_file));
   }
-  INGOT_ASSIGN_OR_RETURN(parts.exchange, OpenExchange(config, model, owner));
+  INGOT_ASSIGN_OR_RETURN(parts.exchange, OpenExchange(config, model, place.owner));
   INGOT_ASSIGN_OR_RETURN(parts.start_model, StartModel(config, model));
   parts.adapters = model.shape.lora.rank > 0;
   parts.reference = NewWeightReference(model.shape, config.rollout.threads);
@@ -152,9 +145,9 @@ absl::StatusOr<std::unique_ptr<rollout::ServedEngine>> MakeExternalEngine(const 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<rollout::ServedEngine>> MakeServedEngine(
-    const RunConfig& config, const ModelSetup& model, const std::string& owner, const std::string& log_path,
+    const RunConfig& config, const ModelSetup& model, const ServedEnginePlace& place,
     std::shared_ptr<kernels::ComputeMember> compute) {
-  if (config.has_external_engine()) return MakeExternalEngine(config, model, owner, log_path);
+  if (config.has_external_engine()) return MakeExternalEngine(config, model, place);
   return MakeEngine(config.rollout, model, /*initial=*/nullptr, std::move(compute));
 }
 

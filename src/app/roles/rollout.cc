@@ -22,8 +22,10 @@ absl::Status RunRollout(const RoleContext& context) {
   INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(context.config.model, context.device.torch_name));
   const std::string name = RoleName("rollout", context.index);
   INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<rollout::ServedEngine> engine,
-                         MakeServedEngine(context.config, model, absl::StrCat(context.config.name, "-", name),
-                                          absl::StrCat(context.dir.logs(), "/", name, "-server.log"),
+                         MakeServedEngine(context.config, model,
+                                          {.owner = absl::StrCat(context.config.name, "-", name),
+                                           .log_path = absl::StrCat(context.dir.logs(), "/", name, "-server.log"),
+                                           .index = context.index},
                                           ComputeMemberOfRole(context.config, context.device.torch_name,
                                                               context.dir.path(), "rollout", context.index)));
   std::vector<std::unique_ptr<grpc::Service>> services;

@@ -93,7 +93,6 @@ const std::string& Numerics() {
 
 // Returns the whole memory pages inside a tensor to the system, and their number of bytes. They are zero afterwards.
 int64_t ReleasePages(const at::Tensor& tensor) {
-  if (!tensor.defined() || tensor.nbytes() == 0) return 0;
   static const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto start = reinterpret_cast<uintptr_t>(tensor.mutable_data_ptr());
   const uintptr_t begin = (start + page - 1) / page * page, end = (start + tensor.nbytes()) / page * page;
@@ -162,11 +161,7 @@ class PagedCache final : public model::AttentionBackend, public KvPages {
   // Returns the pages of all layers to the system. They are zero when they are used again.
   int64_t Release() {
     int64_t bytes = 0;
-    for (size_t i = 0; i < layers_.size(); ++i) {
-      bytes += ReleasePages(k_[i]);
-      if (!v_[i].is_same(k_[i])) bytes += ReleasePages(v_[i]);
-      for (const at::Tensor& state : {states_[i].state, states_[i].past}) bytes += ReleasePages(state);
-    }
+    for (const at::Tensor& plane : planes_) bytes += ReleasePages(plane);
     return bytes;
   }
 
@@ -221,6 +216,7 @@ class PagedCache final : public model::AttentionBackend, public KvPages {
   }
 
   void Allocate(const at::TensorOptions& options) {
+    planes_.clear();  // they hold the earlier pages
     // Initialized to zero because attention may read entries after a sequence's last key in its page and multiplies
     // them by zero.
     for (size_t i = 0; i < layers_.size(); ++i) {
@@ -238,7 +234,6 @@ class PagedCache final : public model::AttentionBackend, public KvPages {
   }
 
   void ListPlanes() {
-    planes_.clear();
     block_bytes_.clear();
     for (size_t i = 0; i < layers_.size(); ++i) {
       for (const at::Tensor& plane : {k_[i], states_[i].state, states_[i].past}) {
@@ -327,6 +322,7 @@ class TorchRunner final : public ModelRunner {
       const model::ModelConfig config = WithAdaptersOf(tensors);
       INGOT_RETURN_IF_ERROR(config.Validate());
       INGOT_ASSIGN_OR_RETURN(model::Parameters parameters, model::Parameters::FromTensors(config, std::move(tensors)));
+      const at::ScalarType dtype = parameters.at("model.embed_tokens.weight").scalar_type();
       base::MutexLock lock(mu_);  // tables for a long context take a second, so they are made once
       INGOT_ASSIGN_OR_RETURN(model::Transformer transformer,
                              model::Transformer::Create(config, std::move(parameters), rope_));
@@ -335,8 +331,6 @@ class TorchRunner final : public ModelRunner {
       if (!draft.empty()) {
         INGOT_ASSIGN_OR_RETURN(head, model::DraftHead::Create(draft, transformer));
       }
-      const at::ScalarType dtype =
-          transformer.Embed(at::zeros({1}, at::dtype(at::kLong).device(device_))).scalar_type();
       return std::make_shared<const RunnableTransformer>(std::move(snapshot), std::move(transformer), std::move(head),
                                                          dtype);
     } catch (const std::exception& error) {

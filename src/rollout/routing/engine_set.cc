@@ -41,7 +41,6 @@ class EngineSet::State {
   State(size_t engines, const base::Clock& clock, const RouterOptions& router)
       : clock_(clock),
         options_(router),
-        uses_prefixes_(router.policy == RouterPolicy::kCost),
         pauses_(engines),
         router_(router, engines, Seed()),
         prefillers_(static_cast<size_t>(router.prefill_engines)) {}
@@ -149,7 +148,7 @@ class EngineSet::State {
               pause.length / std::chrono::seconds(1), std::string(why.message()));
   }
 
-  bool uses_prefixes() const { return uses_prefixes_; }
+  bool uses_prefixes() const { return options_.policy == RouterPolicy::kCost; }
   RouterStats stats() const {
     base::MutexLock lock(mu_);
     RouterStats stats = router_.stats();
@@ -226,7 +225,6 @@ class EngineSet::State {
 
   const base::Clock& clock_;
   const RouterOptions options_;
-  const bool uses_prefixes_;
   mutable base::Mutex mu_;
   base::CondVar idle_;
   std::vector<Pause> pauses_ ABSL_GUARDED_BY(mu_);

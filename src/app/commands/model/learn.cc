@@ -106,8 +106,9 @@ absl::Status RunServer(const RunConfig& config, const RunDir& dir, const ModelSe
   if (config.learn.judge.on()) {
     server.judge = std::make_unique<FeedbackJudge>(config.learn.judge, *server.answers, metrics);
   }
-  INGOT_ASSIGN_OR_RETURN(server.engine, MakeServedEngine(config, model, absl::StrCat(config.name, "-learn"),
-                                                         absl::StrCat(dir.logs(), "/engine-server.log")));
+  INGOT_ASSIGN_OR_RETURN(server.engine, MakeServedEngine(config, model,
+                                                         {.owner = absl::StrCat(config.name, "-learn"),
+                                                          .log_path = absl::StrCat(dir.logs(), "/engine-server.log")}));
   server.publisher = std::make_unique<weights::Publisher>(config.weights.Options());
   INGOT_RETURN_IF_ERROR(server.publisher->AddEngine("engine", server.engine));
   const LearnerParts parts{
