@@ -218,8 +218,9 @@ class EngineSet::State {
       first = free;
       candidates_.push_back(i);
     }
-    if (!candidates_.empty() && candidates_.back() >= prefillers_.size()) {  // they are in ascending order
-      std::erase_if(candidates_, [this](size_t i) { return i < prefillers_.size(); });
+    const size_t prefillers = prefillers_.size();
+    if (!candidates_.empty() && candidates_.back() >= prefillers) {  // they are in ascending order
+      std::erase_if(candidates_, [prefillers](size_t i) { return i < prefillers; });
     }
   }
 
@@ -458,7 +459,7 @@ std::string EngineSet::MetricsText() const {
       "# TYPE ingot_router_moved_total counter\ningot_router_moved_total ", stats.moved, "\n",
       "# HELP ingot_router_prefills_total Prompts that an engine was asked to compute for another one.\n",
       "# TYPE ingot_router_prefills_total counter\ningot_router_prefills_total ", stats.prefills, "\n",
-      "# HELP ingot_router_prefills_failed_total Those that it did not compute in time.\n",
+      "# HELP ingot_router_prefills_failed_total Those that failed or were not computed in time.\n",
       "# TYPE ingot_router_prefills_failed_total counter\ningot_router_prefills_failed_total ", stats.prefills_failed,
       "\n", "# HELP ingot_router_cost_error Mean relative error of the estimated time to a call's first token.\n",
       "# TYPE ingot_router_cost_error gauge\ningot_router_cost_error ", stats.cost_error(), "\n");
