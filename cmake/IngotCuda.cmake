@@ -38,6 +38,9 @@ if(NOT INGOT_CUDART)
   return()
 endif()
 file(GLOB _nccl ${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages/nvidia/nccl/include)
+if(NOT EXISTS "${INGOT_NCCL_INCLUDE}/nccl.h")
+  unset(INGOT_NCCL_INCLUDE CACHE)  # found once, and removed since
+endif()
 find_path(INGOT_NCCL_INCLUDE nccl.h HINTS ${_nccl} ${_cuda}/include)
 message(STATUS "CUDA toolkit: ${_cuda}")
 
