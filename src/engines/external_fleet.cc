@@ -19,7 +19,7 @@ void ExternalEngine::WatchWorker(Worker& worker) {
   if (const absl::Status healthy = worker.control.Health(); !healthy.ok()) {
     if (++worker.missed_checks < kMissedChecks) return;
     worker.missed_checks = 0;
-    worker.ready = worker.joined = worker.tried = false;
+    worker.Forget();
     worker.control.Interrupt();  // a swap may wait for it
     INGOT_LOG(warn, "rollout: {} is gone, and requests move to the other workers: {}", worker.control.name(),
               std::string(healthy.message()));
@@ -46,7 +46,7 @@ void ExternalEngine::CheckJoined(Worker& worker, const std::string& label) {
   const absl::Status other = absl::UnavailableError(absl::StrCat(
       worker.control.name(), " has the weights '", base::Shown(label), "': someone else changed or restarted it"));
   INGOT_LOG(warn, "rollout: {}", std::string(other.message()));
-  worker.ready = worker.joined = worker.tried = false;  // it may be another process, with other settings
+  worker.Forget();
   if (!workers_.AnyJoined()) LoseLastJoined(other);
 }
 

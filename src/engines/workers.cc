@@ -70,12 +70,12 @@ void Workers::Stop() {
 }
 
 void Workers::Forget() {
-  for (const auto& worker : all_) worker->ready = worker->joined = worker->tried = false;
+  for (const auto& worker : all_) worker->Forget();
 }
 
 absl::Status Workers::DropGone(Worker& worker, const absl::Status& error) {
   if (worker.control.Health().ok()) return error;
-  worker.ready = worker.joined = worker.tried = false;
+  worker.Forget();
   INGOT_LOG(warn, "rollout: {} is gone, and the fleet's other workers continue: {}", worker.control.name(),
             std::string(error.message()));
   return absl::OkStatus();

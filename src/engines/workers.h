@@ -29,6 +29,8 @@ struct Worker {
   std::atomic<bool> ready{false};
   std::atomic<bool> joined{false};  // of a fleet
   std::atomic<bool> tried{false};   // its trial load succeeded
+  // It may be another process now, with other settings and weights.
+  void Forget() { ready = joined = tried = false; }
 
   // Used by the thread that changes weights.
   bool left_out = false;

@@ -7,13 +7,9 @@
 namespace ingot::app {
 
 absl::StatusOr<std::vector<view::Requirement>> ParseLearnRequirements(const std::vector<std::string>& texts) {
-  std::vector<view::Requirement> requirements;
-  for (const std::string& text : texts) {
-    absl::StatusOr<view::Requirement> parsed = view::ParseRequirement(text);
-    if (!parsed.ok()) return base::Annotate(parsed.status(), "learn.require");
-    requirements.push_back(*std::move(parsed));
-  }
-  return requirements;
+  absl::StatusOr<std::vector<view::Requirement>> parsed = view::ParseRequirements(texts);
+  if (!parsed.ok()) return base::Annotate(parsed.status(), "learn.require");
+  return parsed;
 }
 
 absl::Status DecideDeployment(const std::vector<view::Requirement>& requirements, const view::Figures& figures,

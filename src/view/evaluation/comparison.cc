@@ -49,9 +49,9 @@ std::map<std::string, PairedDifference> SetDifferences(const ComparedRun& run, c
 }
 
 // Returns a line for all tasks and one for each of several sets, or "" without stored evaluations of both.
-std::string Verdicts(const ComparedRun& run, const ComparedRun& first) {
-  if (run.tasks.empty() || first.tasks.empty()) return "";
-  std::string text = fmt::format("{} - {}: {}\n", run.name, first.name, Verdict(DifferenceOf(first.tasks, run.tasks)));
+std::string Verdicts(const ComparedRun& run, const ComparedRun& first, const std::optional<PairedDifference>& all) {
+  if (!all) return "";
+  std::string text = fmt::format("{} - {}: {}\n", run.name, first.name, Verdict(*all));
   const std::map<std::string, PairedDifference> sets = SetDifferences(run, first);
   if (sets.size() < 2) return text;
   for (const auto& [set, difference] : sets) {
@@ -78,12 +78,16 @@ base::json::value DifferenceJson(const PairedDifference& difference) {
   return json;
 }
 
-base::json::object PassesJson(const ComparedRun& run) {
-  base::json::object passes;
+// Returns pass@K of the newest evaluation, by K.
+std::map<int64_t, double> NewestPasses(const ComparedRun& run) {
   const std::map<int64_t, std::map<int64_t, double>> by_version = EvaluatedPasses(*run.rows);
   const auto newest = by_version.find(run.evaluated_version);
-  if (newest == by_version.end()) return passes;
-  for (const auto& [k, pass] : newest->second) passes[std::to_string(k)] = pass;
+  return newest == by_version.end() ? std::map<int64_t, double>() : newest->second;
+}
+
+base::json::object PassesJson(const ComparedRun& run) {
+  base::json::object passes;
+  for (const auto& [k, pass] : NewestPasses(run)) passes[std::to_string(k)] = pass;
   return passes;
 }
 
@@ -132,9 +136,9 @@ std::string IntervalText(const Estimate& estimate) {
 std::string CompareText(const std::vector<ComparedRun>& runs) {
   size_t width = 3;
   for (const ComparedRun& run : runs) width = std::max(width, run.name.size());
-  std::string text =
-      fmt::format("{:<{}}  {:>6}  {:<30}  {:<34}  {}\n", "run", width, "steps", "reward, last ten steps (95 %)",
-                  "newest evaluation (95 % over tasks)", "difference from the first");
+  std::string verdicts,
+      text = fmt::format("{:<{}}  {:>6}  {:<30}  {:<34}  {}\n", "run", width, "steps", "reward, last ten steps (95 %)",
+                         "newest evaluation (95 % over tasks)", "difference from the first");
   for (const ComparedRun& run : runs) {
     const ComparedFigures figures = FiguresOf(run, &run == &runs.front() ? nullptr : &runs.front());
     const std::string evaluated =
@@ -146,14 +150,14 @@ std::string CompareText(const std::vector<ComparedRun>& runs) {
                                        : "–";
     text += fmt::format("{:<{}}  {:>6}  {:<30}  {:<34}  {}\n", run.name, width, figures.steps,
                         IntervalText(figures.reward), evaluated, difference);
+    verdicts += Verdicts(run, runs.front(), figures.difference);
   }
-  for (size_t i = 1; i < runs.size(); ++i) text += Verdicts(runs[i], runs.front());
+  text += verdicts;
   for (const ComparedRun& run : runs) {
-    const std::map<int64_t, std::map<int64_t, double>> passes = EvaluatedPasses(*run.rows);
-    const auto newest = passes.find(run.evaluated_version);
-    if (newest == passes.end()) continue;
-    text += fmt::format("{}: version {}", run.name, newest->first);
-    for (const auto& [k, pass] : newest->second) text += fmt::format(", pass@{} {:.4g}", k, pass);
+    const std::map<int64_t, double> passes = NewestPasses(run);
+    if (passes.empty()) continue;
+    text += fmt::format("{}: version {}", run.name, run.evaluated_version);
+    for (const auto& [k, pass] : passes) text += fmt::format(", pass@{} {:.4g}", k, pass);
     text += "\n";
   }
   for (const ComparedRun& run : runs) {

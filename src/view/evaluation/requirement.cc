@@ -109,6 +109,14 @@ absl::StatusOr<Requirement> ParseRequirement(const std::string& text) {
   return requirement;
 }
 
+absl::StatusOr<std::vector<Requirement>> ParseRequirements(const std::vector<std::string>& texts) {
+  std::vector<Requirement> requirements;
+  for (const std::string& text : texts) {
+    INGOT_ASSIGN_OR_RETURN(requirements.emplace_back(), ParseRequirement(text));
+  }
+  return requirements;
+}
+
 std::optional<int64_t> PassOf(const Requirement& requirement) {
   constexpr std::string_view kPass = "eval/pass@";
   if (!requirement.figure.starts_with(kPass)) return std::nullopt;

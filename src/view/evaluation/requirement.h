@@ -39,6 +39,7 @@ struct Requirement {
 
 // Returns INVALID_ARGUMENT, with the text and the grammar, if the text does not have one of the forms above.
 absl::StatusOr<Requirement> ParseRequirement(const std::string& text);
+absl::StatusOr<std::vector<Requirement>> ParseRequirements(const std::vector<std::string>& texts);
 
 // Returns K if the figure is eval/pass@K, of all tasks or of a part of them.
 std::optional<int64_t> PassOf(const Requirement& requirement);

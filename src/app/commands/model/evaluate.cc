@@ -79,21 +79,20 @@ void PrintFigures(const base::json::object& record) {
   }
 }
 
-void PrintInterval(datapool::Client& pool) {
-  const absl::StatusOr<view::TaskRewards> tasks = view::EvaluatedTasks(pool, 0);
-  if (!tasks.ok() || tasks->size() < 2) return;
-  const view::Estimate estimate = view::EstimateOf(*tasks);
+void PrintInterval(const std::vector<view::EvalRow>& rows) {
+  if (rows.empty() || rows.back().reward.values < 2) return;
+  const view::Estimate& estimate = rows.back().reward;  // of all tasks
   std::printf("95%% interval over %ld tasks: %.4f to %.4f\n", static_cast<long>(estimate.values), estimate.low,
               estimate.high);
 }
 
-void PrintResult(const v1::EvalStatusResponse& result, const StartCheck& check, int32_t samples, datapool::Client& pool,
+void PrintResult(const v1::EvalStatusResponse& result, const StartCheck& check, int32_t samples,
                  const Evaluated& evaluated) {
   if (!evaluated.scaffold.empty()) std::printf("scaffold %s\n", base::Printable(evaluated.scaffold).c_str());
   std::printf("eval/reward_mean %s  (avg@%d, %d episodes, %d failed%s)  trajectories: ingot inspect %s\n",
               FormatNumber("{:.4f}", result.reward_mean()).c_str(), samples, result.total(), result.failed(),
               LeftOut(check.data.eval_tasks, check.data.eval_left_out).c_str(), evaluated.folder.c_str());
-  PrintInterval(pool);
+  PrintInterval(evaluated.rows);
   PrintFigures(evaluated.record);
 }
 
@@ -137,7 +136,7 @@ absl::StatusOr<std::optional<Evaluated>> EvaluateScaffold(const EvaluateArgs& ar
                                        evaluated.record["eval/episodes"] = result.total();
                                        evaluated.record["eval/failed"] = result.failed();
                                        AddFigures(pool, plan, config.eval.success, evaluated);
-                                       if (!args.json) PrintResult(result, check, config.eval.avg_n, pool, evaluated);
+                                       if (!args.json) PrintResult(result, check, config.eval.avg_n, evaluated);
                                        return WriteEvaluation(dir, evaluated.record);
                                      }));
   if (!ended) return std::nullopt;

@@ -12,14 +12,6 @@
 namespace ingot::app {
 namespace {
 
-absl::StatusOr<std::vector<view::Requirement>> ParseRequirements(const std::vector<std::string>& texts) {
-  std::vector<view::Requirement> requirements;
-  for (const std::string& text : texts) {
-    INGOT_ASSIGN_OR_RETURN(requirements.emplace_back(), view::ParseRequirement(text));
-  }
-  return requirements;
-}
-
 // Returns INVALID_ARGUMENT if a scaffold is no recipe or is named twice.
 absl::Status CheckScaffolds(const std::vector<std::string>& scaffolds, const RunConfig& config) {
   std::vector<std::string> known;
@@ -68,7 +60,7 @@ absl::Status CheckRequiredScaffolds(const EvaluationPlan& plan) {
 
 absl::StatusOr<EvaluationPlan> PlanEvaluation(const EvaluateArgs& args) {
   EvaluationPlan plan;
-  INGOT_ASSIGN_OR_RETURN(plan.requirements, ParseRequirements(args.requirements));
+  INGOT_ASSIGN_OR_RETURN(plan.requirements, view::ParseRequirements(args.requirements));
   INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.run.config, args.run.overrides));
   const RunConfig& config = *loaded.config;
   if (!config.eval.has_tasks()) {
