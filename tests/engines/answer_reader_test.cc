@@ -1,12 +1,12 @@
 // What is recorded of a server's answer, and the events that carry it.
-#include "engines/answer_reader.h"
+#include "engines/api/answer_reader.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
-#include "engines/event_stream.h"
+#include "engines/api/event_stream.h"
 
 namespace ingot::engines {
 namespace {

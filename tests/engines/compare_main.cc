@@ -25,8 +25,8 @@
 #include "app/run/run_config.h"
 #include "base/log.h"
 #include "base/rng.h"
-#include "engines/adapter_versions.h"
-#include "engines/external_engine.h"
+#include "engines/external/adapter_versions.h"
+#include "engines/external/external_engine.h"
 #include "rollout/collect.h"
 #include "rollout/engine/engine.h"
 

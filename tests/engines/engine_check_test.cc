@@ -1,4 +1,4 @@
-#include "engines/engine_check.h"
+#include "engines/verification/engine_check.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -4,7 +4,7 @@
 
 #include <deque>
 
-#include "engines/adapter_versions.h"
+#include "engines/external/adapter_versions.h"
 #include "engines/external_rig.h"
 #include "weights/delta.h"
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "engines/external_engine.h"
+#include "engines/external/external_engine.h"
 #include "engines/fake_server.h"
 #include "rollout/collect.h"
 #include "rollout/fake_tokenizer.h"

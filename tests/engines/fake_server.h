@@ -16,9 +16,9 @@
 #include <thread>
 
 #include "base/json.h"
-#include "engines/exchange_folder.h"
-#include "engines/external_options.h"
-#include "engines/weight_reference.h"
+#include "engines/external/external_options.h"
+#include "engines/server/exchange_folder.h"
+#include "engines/verification/weight_reference.h"
 #include "http/client.h"
 #include "test_paths.h"
 #include "weights/snapshot.h"

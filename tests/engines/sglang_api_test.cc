@@ -4,7 +4,7 @@
 
 #include "base/fault.h"
 #include "base/json.h"
-#include "engines/engine_api.h"
+#include "engines/api/engine_api.h"
 
 namespace ingot::engines {
 namespace {

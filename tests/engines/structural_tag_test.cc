@@ -1,4 +1,4 @@
-#include "engines/structural_tag.h"
+#include "engines/api/structural_tag.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,7 +6,7 @@
 
 #include "base/fault.h"
 #include "base/json.h"
-#include "engines/engine_api.h"
+#include "engines/api/engine_api.h"
 
 namespace ingot::engines {
 namespace {

@@ -1,5 +1,5 @@
 // Servers that report success and sample from other weights than they were given.
-#include "engines/weight_verifier.h"
+#include "engines/verification/weight_verifier.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

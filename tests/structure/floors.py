@@ -187,9 +187,9 @@ def self_test():
     assert allowed("weights/stores/s3_http.cc", "http/server.h")
     assert allowed("http/client.cc", "curl/curl.h") is None
     assert allowed("http/client.h", "curl/curl.h")
-    assert allowed("engines/vllm_api.cc", "rollout/client.h") is None
-    assert allowed("engines/vllm_api.cc", "rollout/engine/engine.h")
-    assert allowed("engines/external_call.cc", "curl/curl.h")
+    assert allowed("engines/api/vllm_api.cc", "rollout/client.h") is None
+    assert allowed("engines/api/vllm_api.cc", "rollout/engine/engine.h")
+    assert allowed("engines/external/external_call.cc", "curl/curl.h")
     assert allowed("datapool/service.cc", "grpcpp/grpcpp.h") is None
     assert allowed("scheduler/grpc_client.cc", "proto/scheduler.grpc.pb.h") is None
     assert allowed("gateway/http/http_api.h", "http/handler.h") is None

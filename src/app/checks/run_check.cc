@@ -9,7 +9,7 @@
 #include "app/checks/nodes_check.h"
 #include "app/checks/supervised_examples.h"
 #include "app/run/threads.h"
-#include "engines/server_process.h"
+#include "engines/server/server_process.h"
 #include "kv/file_store.h"
 #include "rollout/engine/torch_runner.h"
 #include "trainer/run_memory.h"

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "engines/weight_reference.h"
+#include "engines/verification/weight_reference.h"
 #include "model/config.h"
 
 namespace ingot::app {

@@ -18,7 +18,7 @@
 #include "app/run/weights_options.h"
 #include "base/config.h"
 #include "datapool/store.h"
-#include "engines/external_options.h"
+#include "engines/external/external_options.h"
 #include "gateway/options.h"
 #include "http/options.h"
 #include "kernels/numerics.h"

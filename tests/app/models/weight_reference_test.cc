@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-#include "engines/weight_verifier.h"
+#include "engines/verification/weight_verifier.h"
 #include "model/plain_model.h"
 #include "rollout/collect.h"
 #include "rollout/engine/engine.h"

@@ -12,8 +12,8 @@
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/secret.h"
-#include "engines/engine_check.h"
-#include "engines/exchange_folder.h"
+#include "engines/server/exchange_folder.h"
+#include "engines/verification/engine_check.h"
 #include "model/config.h"
 
 namespace ingot::app {

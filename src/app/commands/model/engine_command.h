@@ -4,7 +4,7 @@
 #include <iosfwd>
 #include <string>
 
-#include "engines/external_options.h"
+#include "engines/external/external_options.h"
 
 namespace ingot::app {
 
