@@ -20,6 +20,7 @@ class Work:
 WORK = [
     Work("DeltaKernel", "row and head", "reads the output and its gradient, writes a sum", 2 * 2 * WIDTH + 4, 2 * WIDTH),
     Work("GradSinksKernel", "row and head", "reads a log-sum-exp and a sum; one exponential, product, and sum", 4 + 4, 3),
+    Work("KeySumMmaKernel", "number of a part", "reads a partial sum of fp32 and adds it", 4, 1),
     Work("ForwardKernel, decode", "key and kv head", f"reads a key and a value for the {GROUP} query heads of a group",
          2 * 2 * WIDTH, 2 * 2 * WIDTH * GROUP),
 ]

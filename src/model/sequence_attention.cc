@@ -9,6 +9,7 @@ at::Tensor SequenceAttention::Attend(int64_t, const AttentionInput& input) {
   options.scale = input.spec.scale;
   options.visible_end = visible_end_;
   options.q_offset = 0;
+  options.plans = plans_;
   options.sinks = input.sinks;
   options.window = input.spec.window;
   options.soft_cap = input.spec.soft_cap;

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "kernels/torch/attention_plans.h"
 #include "model/attention_backend.h"
 
 namespace ingot::model {
@@ -20,6 +21,8 @@ class SequenceAttention final : public AttentionBackend {
 
  private:
   at::Tensor visible_end_, positions_;
+  // Depends on the number of rows too, so calls of different lengths have different plans.
+  const c10::intrusive_ptr<kernels::AttentionPlans> plans_ = c10::make_intrusive<kernels::AttentionPlans>();
 };
 
 }  // namespace ingot::model

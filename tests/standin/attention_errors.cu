@@ -8,10 +8,15 @@
 
 #include "kernel_forward.h"
 #include "kernels/cuda/attention_launch_mma.h"
+#include "standin/attention_errors.h"
 
 namespace {
 
 using ingot::kernels::BFloat16;
+using ingot::standin::Compare;
+using ingot::standin::Error;
+using ingot::standin::FromDevice;
+using ingot::standin::OnDevice;
 namespace kernels = ingot::kernels;
 
 constexpr int kRows = 280, kHeads = 2;
@@ -21,22 +26,6 @@ struct Problem {
   std::vector<BFloat16> q, k, v;  // [kRows, kHeads, width]
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(width)); }
 };
-
-template <typename T>
-T* OnDevice(const std::vector<T>& values) {
-  T* device = nullptr;
-  cudaMalloc(&device, values.size() * sizeof(T));
-  cudaMemcpy(device, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice);
-  return device;
-}
-
-std::vector<double> FromDevice(const BFloat16* device, size_t count) {
-  std::vector<BFloat16> values(count);
-  cudaMemcpy(values.data(), device, count * sizeof(BFloat16), cudaMemcpyDeviceToHost);
-  std::vector<double> wide;
-  for (const BFloat16 x : values) wide.push_back(kernels::ToFloat(x));
-  return wide;
-}
 
 Problem Make(int width) {
   std::mt19937_64 rng(width);
@@ -119,21 +108,6 @@ std::vector<double> Ours(const Problem& p) {
                                                   nullptr};
   if (LaunchForwardMma(args, static_cast<int64_t>(plan.blocks().size()), nullptr) != cudaSuccess) return {};
   return FromDevice(out, p.q.size());
-}
-
-struct Error {
-  double mean_square, largest;
-};
-
-Error Compare(const std::vector<double>& got, const std::vector<double>& want) {
-  if (got.size() != want.size()) return {INFINITY, INFINITY};
-  double sum = 0, norm = 0, largest = 0;
-  for (size_t i = 0; i < want.size(); ++i) {
-    sum += (got[i] - want[i]) * (got[i] - want[i]);
-    norm += want[i] * want[i];
-    largest = std::max(largest, std::abs(got[i] - want[i]));
-  }
-  return {std::sqrt(sum / norm), largest};
 }
 
 bool Check(int width, const std::vector<double>& published, const Problem& problem) {

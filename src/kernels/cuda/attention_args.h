@@ -57,6 +57,12 @@ constexpr int ForwardBlockRows(const Shape& s) {
   return UsesMma<T>(s) ? kMmaRows : kTileRows;
 }
 
+// Returns the most row blocks per key block that LaunchBackward<T> expects of its plan (AttentionPlan).
+template <typename T>
+constexpr int64_t MostKeyBlocks(const Shape& s) {
+  return UsesMma<T>(s) ? kMostKeyBlocks : 0;
+}
+
 // One sequence with contiguous keys. All arrays are dense.
 template <typename T>
 struct BackwardArgs {
@@ -65,10 +71,12 @@ struct BackwardArgs {
   PlanView plan;
   const T *q, *k, *v, *out, *grad_out;
   const Acc *sinks, *lse;
-  T *grad_q, *grad_k, *grad_v;
-  Acc* grad_sinks;  // [heads] or null
-  Acc* delta;       // [rows, heads], scratch: dot product of a row's output and output gradient
-  int64_t rows;     // number of queries
+  T* grad_q;
+  Acc *sum_k, *sum_v;  // the gradients of k and v are added: keys that several calls see accumulate without rounding
+  Acc* grad_sinks;     // [heads] or null
+  Acc* delta;          // [rows, heads], scratch: dot product of a row's output and output gradient
+  Acc* partial;        // [plan.slots(), kv_heads, 2 (k, v), kTileKeys, head_dim], scratch; null = no slots
+  int64_t rows;        // number of queries
 };
 
 }  // namespace ingot::kernels::cuda

@@ -111,8 +111,8 @@ __global__ void __launch_bounds__(kThreads) GradKeysKernel(const BackwardArgs<T>
     const int64_t at = m.key_at[y * kPiece + i];
     if (at < 0) continue;
     ForColumns(d0, head_dim, [&](int j, int64_t d) {
-      Put(a.grad_k + at + d, grad_k[i][j] * scale);
-      Put(a.grad_v + at + d, grad_v[i][j]);
+      a.sum_k[at + d] += grad_k[i][j] * scale;
+      a.sum_v[at + d] += grad_v[i][j];
     });
   }
 }

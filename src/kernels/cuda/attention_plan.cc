@@ -7,10 +7,10 @@
 namespace ingot::kernels::cuda {
 
 AttentionPlan::AttentionPlan(const AttentionShape& shape, std::span<const AttentionSequence> sequences,
-                             int64_t page_size, bool backward, int block_rows)
+                             int64_t page_size, bool backward, int block_rows, int64_t most_key_blocks)
     : block_rows_(block_rows) {
   for (const AttentionSequence& sequence : sequences) AddSequence(shape, sequence, page_size);
-  if (backward) OrderByTile((sequences.front().key_count + kTileKeys - 1) / kTileKeys);
+  if (backward) OrderByTile((sequences.front().key_count + kTileKeys - 1) / kTileKeys, most_key_blocks);
 }
 
 int64_t AttentionPlan::KeepValues(const int32_t* values, int64_t count) {
@@ -55,25 +55,69 @@ void AttentionPlan::AddBlock(RowBlock block, const tiles::TileIndex& index, cons
 }
 
 // Finds the blocks that read each tile. Visits them in ascending order, so each tile's runs are ascending.
-void AttentionPlan::OrderByTile(int64_t tiles) {
+std::vector<std::vector<Run>> AttentionPlan::BlocksByTile(int64_t tiles) const {
   std::vector<std::vector<Run>> of_tile(static_cast<size_t>(tiles));
   for (size_t b = 0; b < blocks_.size(); ++b) {
     const auto block = static_cast<int32_t>(b);
     for (int32_t r = blocks_[b].first_run; r < blocks_[b].last_run; ++r) {
       for (int32_t tile = runs_[r].first; tile < runs_[r].last; ++tile) {
         std::vector<Run>& runs = of_tile[tile];
-        if (!runs.empty() && runs.back().last == block) {
+        if (!runs.empty() && runs.back().last == block && runs.back().masked == runs_[r].masked) {
           ++runs.back().last;
         } else {
-          runs.push_back({block, block + 1});
+          runs.push_back({block, block + 1, runs_[r].masked});
         }
       }
     }
   }
+  return of_tile;
+}
+
+namespace {
+
+int64_t Blocks(std::span<const Run> runs) {
+  int64_t count = 0;
+  for (const Run& run : runs) count += run.last - run.first;
+  return count;
+}
+
+}  // namespace
+
+int64_t AttentionPlan::Length(const KeyBlock& keys) const {
+  return Blocks(std::span(block_runs_).subspan(keys.first_run, keys.last_run - keys.first_run));
+}
+
+void AttentionPlan::OrderByTile(int64_t tiles, int64_t most_blocks) {
+  const std::vector<std::vector<Run>> of_tile = BlocksByTile(tiles);
+  int64_t pairs = 0;
+  for (const std::vector<Run>& runs : of_tile) pairs += Blocks(runs);
+  const int64_t most = std::max(most_blocks, (pairs + kMostKeyParts - 1) / kMostKeyParts);
   for (size_t tile = 0; tile < of_tile.size(); ++tile) {
-    const auto first = static_cast<int32_t>(block_runs_.size());
-    block_runs_.insert(block_runs_.end(), of_tile[tile].begin(), of_tile[tile].end());
-    key_blocks_.push_back({static_cast<int32_t>(tile), first, static_cast<int32_t>(block_runs_.size())});
+    const int64_t parts = most_blocks == 0 ? 1 : std::max<int64_t>(1, (Blocks(of_tile[tile]) + most - 1) / most);
+    AddKeyBlocks(static_cast<int32_t>(tile), of_tile[tile], parts);
+  }
+  if (most_blocks == 0) return;
+  std::stable_sort(key_blocks_.begin(), key_blocks_.end(),
+                   [this](const KeyBlock& a, const KeyBlock& b) { return Length(a) > Length(b); });
+}
+
+void AttentionPlan::AddKeyBlocks(int32_t tile, std::span<const Run> runs, int64_t parts) {
+  const int64_t count = Blocks(runs);
+  if (parts > 1) key_sums_.push_back({tile, slots_, slots_ + static_cast<int32_t>(parts)});
+  for (int64_t part = 0; part < parts; ++part) {
+    const int64_t begin = count * part / parts, end = count * (part + 1) / parts;
+    const auto first_run = static_cast<int32_t>(block_runs_.size());
+    int64_t before = 0;  // blocks of earlier runs
+    for (const Run& run : runs) {
+      const int64_t first = std::max(begin, before), last = std::min(end, before + run.last - run.first);
+      const auto shift = static_cast<int32_t>(run.first - before);
+      if (first < last) {
+        block_runs_.push_back({static_cast<int32_t>(first) + shift, static_cast<int32_t>(last) + shift, run.masked});
+      }
+      before += run.last - run.first;
+    }
+    key_blocks_.push_back(
+        {tile, first_run, static_cast<int32_t>(block_runs_.size()), parts > 1 ? slots_++ : int32_t{-1}});
   }
 }
 
@@ -86,6 +130,7 @@ void AttentionPlan::ForParts(const F& f) const {
   part(key_blocks_);
   part(runs_);
   part(block_runs_);
+  part(key_sums_);
   part(integers_);
 }
 
@@ -107,7 +152,7 @@ void AttentionPlan::Pack(std::byte* to) const {
 }
 
 PlanView AttentionPlan::View(const std::byte* base) const {
-  std::array<const std::byte*, 6> at{};
+  std::array<const std::byte*, 7> at{};
   size_t n = 0;
   ForParts([&](const void*, size_t bytes) {
     at[n++] = base;
@@ -118,7 +163,8 @@ PlanView AttentionPlan::View(const std::byte* base) const {
           reinterpret_cast<const KeyBlock*>(at[2]),
           reinterpret_cast<const TileRun*>(at[3]),
           reinterpret_cast<const Run*>(at[4]),
-          reinterpret_cast<const int32_t*>(at[5])};
+          reinterpret_cast<const KeySum*>(at[5]),
+          reinterpret_cast<const int32_t*>(at[6])};
 }
 
 }  // namespace ingot::kernels::cuda

@@ -25,9 +25,9 @@ inline constexpr int kMmaRows = 128;
 inline constexpr int kTileKeys = 64;
 static_assert(kTileKeys == kKeyTile);
 
-// A range [first, last) of blocks.
+// A range [first, last) of blocks. masked 0 = every query of these blocks sees each key of the tile.
 struct Run {
-  int32_t first, last;
+  int32_t first, last, masked;
 };
 
 // A range [first, last) of tiles. masked 0 = each of these tiles has kTileKeys keys, and every query of the
@@ -49,10 +49,21 @@ struct PlannedSequence {
   int64_t block_table, visible_end, positions;  // index of the first integer; -1 = none
 };
 
+// A tile and blocks that read it: all of them, or one of several parts.
 struct KeyBlock {
   int32_t tile;
   int32_t first_run, last_run;  // indices into the plan's block runs
+  int32_t slot;                 // number of the part, over all tiles; -1 = there is only one
 };
+
+// A tile that several key blocks share. Their sums, added in the order of the slots, are the tile's gradients.
+struct KeySum {
+  int32_t tile, first_slot, last_slot;
+};
+
+// The most row blocks that a key block reads, unless a plan would then have more than about kMostKeyParts parts. Keys
+// near the root of a tree are read by every row, so a kernel would wait for them alone at its end.
+inline constexpr int64_t kMostKeyBlocks = 32, kMostKeyParts = 256;
 
 // Points into a copy of the packed plan.
 struct PlanView {
@@ -61,21 +72,28 @@ struct PlanView {
   const KeyBlock* key_blocks;
   const TileRun* runs;
   const Run* block_runs;
+  const KeySum* key_sums;
   const int32_t* integers;
 };
 
 class AttentionPlan {
  public:
   // `backward` adds the same pairs ordered by tile, for key and value gradients; there must be only one sequence.
-  // Positions are stored only if there is a window. REQUIRES: same as AttentionForward.
+  // Positions are stored only if there is a window. `most_key_blocks` > 0 cuts longer lists of a tile into parts of
+  // nearly equal length (kMostKeyBlocks); 0 = never. REQUIRES: same as AttentionForward.
   AttentionPlan(const AttentionShape& shape, std::span<const AttentionSequence> sequences, int64_t page_size,
-                bool backward, int block_rows = kTileRows);
+                bool backward, int block_rows = kTileRows, int64_t most_key_blocks = 0);
 
   const std::vector<PlannedSequence>& sequences() const { return sequences_; }
   const std::vector<RowBlock>& blocks() const { return blocks_; }
   const std::vector<TileRun>& runs() const { return runs_; }
-  const std::vector<KeyBlock>& key_blocks() const { return key_blocks_; }  // one per tile, if there is a backward pass
+  // If there is a backward pass: one per tile, in order of tiles or, if lists may be cut, the longest first.
+  const std::vector<KeyBlock>& key_blocks() const { return key_blocks_; }
   const std::vector<Run>& block_runs() const { return block_runs_; }
+  const std::vector<KeySum>& key_sums() const { return key_sums_; }
+  int64_t slots() const { return slots_; }  // parts of all tiles of key_sums()
+  // Row blocks that a key block reads.
+  int64_t Length(const KeyBlock& keys) const;
 
   // The packed form is a single block of memory, so copying it to the device takes one transfer. Pack writes
   // packed_bytes() bytes. View returns pointers into a copy at `base`, which must be 16-byte aligned.
@@ -86,7 +104,9 @@ class AttentionPlan {
  private:
   void AddSequence(const AttentionShape& shape, const AttentionSequence& sequence, int64_t page_size);
   void AddBlock(RowBlock block, const tiles::TileIndex& index, const tiles::QueryRange& queries);
-  void OrderByTile(int64_t tiles);
+  std::vector<std::vector<Run>> BlocksByTile(int64_t tiles) const;
+  void OrderByTile(int64_t tiles, int64_t most_blocks);
+  void AddKeyBlocks(int32_t tile, std::span<const Run> runs, int64_t parts);
   int64_t KeepValues(const int32_t* values, int64_t count);
 
   template <typename F>
@@ -98,7 +118,9 @@ class AttentionPlan {
   std::vector<KeyBlock> key_blocks_;
   std::vector<TileRun> runs_;
   std::vector<Run> block_runs_;
+  std::vector<KeySum> key_sums_;
   std::vector<int32_t> integers_;
+  int32_t slots_ = 0;
 };
 
 }  // namespace ingot::kernels::cuda

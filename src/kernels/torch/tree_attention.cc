@@ -232,7 +232,7 @@ std::tuple<at::Tensor, at::Tensor> TreeAttentionForwardCpu(
     const at::Tensor& q_in, const at::Tensor& k_in, const at::Tensor& v_in, double scale,
     const OptionalTensor& visible_end, std::optional<int64_t> q_offset, const OptionalTensor& positions,
     const OptionalTensor& block_table, const OptionalTensor& sequences, const OptionalTensor& sinks_in, int64_t window,
-    double soft_cap) {
+    double soft_cap, const OptionalPlans& /*plans*/) {
   CheckNumbers(q_in, k_in, v_in, scale, window, soft_cap, sinks_in.value_or(at::Tensor()));
   const Batch batch = MakeBatch(q_in, k_in, visible_end, q_offset, positions, block_table, sequences);
   const at::Tensor q = Computable(q_in), k = Computable(k_in), v = Computable(v_in);
@@ -349,7 +349,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> TreeAttentionBackward
     const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& out,
     const at::Tensor& lse, double scale, const OptionalTensor& visible_end, std::optional<int64_t> q_offset,
     const OptionalTensor& positions, const OptionalTensor& block_table, const OptionalTensor& sequences,
-    const OptionalTensor& sinks, int64_t window, double soft_cap) {
+    const OptionalTensor& sinks, int64_t window, double soft_cap, const OptionalPlans& /*plans*/) {
   if (block_table.has_value() || sequences.has_value()) {
     return BackwardOfBatch(TreeAttentionBackwardCpu, grad, q, k, v, out, lse, scale, visible_end, q_offset, positions,
                            block_table, sequences, sinks, window, soft_cap);
@@ -392,7 +392,8 @@ OptionalTensor Rows(std::span<const AttentionSequence> sequences, const std::vec
 // On other devices, runs the operator's kernel, which takes the host arrays as tensors.
 void PagedOnDevice(const at::Tensor& q, const at::Tensor& k_pages, const at::Tensor& v_pages,
                    std::span<const AttentionSequence> sequences, double scale, const at::Tensor& out,
-                   const at::Tensor& sinks, int64_t window, double soft_cap) {
+                   const at::Tensor& sinks, int64_t window, double soft_cap,
+                   const c10::intrusive_ptr<AttentionPlans>& plans) {
   static const c10::OperatorHandle op =
       c10::Dispatcher::singleton().findSchemaOrThrow("ingot::tree_attention_forward", "");
   TORCH_CHECK(op.hasKernelForDispatchKey(c10::computeDispatchKey(q.scalar_type(), q.layout(), q.device())),
@@ -416,7 +417,8 @@ void PagedOnDevice(const at::Tensor& q, const at::Tensor& k_pages, const at::Ten
   const at::Tensor table = at::tensor(fields, at::kLong).view({-1, 5});
   const auto result = op.typed<TreeAttentionForwardSignature>().call(
       q, k_pages, v_pages, scale, ends, std::nullopt, positions, tables, table,
-      sinks.defined() ? OptionalTensor(sinks) : std::nullopt, window, soft_cap);
+      sinks.defined() ? OptionalTensor(sinks) : std::nullopt, window, soft_cap,
+      plans.defined() ? OptionalPlans(plans) : std::nullopt);
   out.copy_(std::get<0>(result));
 }
 
@@ -424,7 +426,8 @@ void PagedOnDevice(const at::Tensor& q, const at::Tensor& k_pages, const at::Ten
 
 void PagedTreeAttention(const at::Tensor& q, const at::Tensor& k_pages, const at::Tensor& v_pages,
                         std::span<const AttentionSequence> sequences, double scale, const at::Tensor& out,
-                        const at::Tensor& sinks, int64_t window, double soft_cap) {
+                        const at::Tensor& sinks, int64_t window, double soft_cap,
+                        const c10::intrusive_ptr<AttentionPlans>& plans) {
   for (const at::Tensor* t : {&q, &k_pages, &v_pages, &out}) {
     TORCH_CHECK(t->device() == q.device(), "paged tree attention: devices differ: ", t->device(), ", ", q.device());
     TORCH_CHECK(t->scalar_type() == q.scalar_type(), "paged tree attention: dtypes differ: ", t->scalar_type(), ", ",
@@ -440,7 +443,7 @@ void PagedTreeAttention(const at::Tensor& q, const at::Tensor& k_pages, const at
               q.sizes(), ", got ", out.sizes());
   const int64_t pages = k_pages.size(0), page_size = k_pages.size(1);
   CheckSequences(sequences, q.size(0), pages * page_size, page_size, pages);
-  if (!q.is_cpu()) return PagedOnDevice(q, k_pages, v_pages, sequences, scale, out, sinks, window, soft_cap);
+  if (!q.is_cpu()) return PagedOnDevice(q, k_pages, v_pages, sequences, scale, out, sinks, window, soft_cap, plans);
   Forward(q, k_pages, v_pages, sequences, scale, window, soft_cap, ComputableSinks(sinks, q), out, {});
 }
 

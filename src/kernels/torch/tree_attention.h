@@ -3,9 +3,11 @@
 // Registered with the dispatcher under `ingot`:
 //
 //   tree_attention(q, k, v, scale, *, visible_end, q_offset, positions, block_table, sequences, sinks, window,
-//                  soft_cap) -> out
+//                  soft_cap, plans) -> out
 //   tree_attention_forward(the same) -> (out, lse)                                        plain, no autograd
 //   tree_attention_backward(grad, q, k, v, out, lse, scale, *, the same) -> (grad_q, grad_k, grad_v, grad_sinks)
+//   tree_attention_backward_sum(grad, q, k, v, out, lse, scale, k_sum, v_sum, *, the same without block_table and
+//                               sequences) -> (grad_q, grad_sinks)    adds the others to k_sum and v_sum; not on the CPU
 //
 // tree_attention has an autograd kernel and otherwise calls tree_attention_forward, so a device needs kernels only for
 // the last two. CPU and Meta are built in, and libingot_cuda.so adds CUDA. Without a kernel, the operators throw
@@ -28,6 +30,7 @@
 #include <tuple>
 
 #include "kernels/attention/attention.h"
+#include "kernels/torch/attention_plans.h"
 
 namespace ingot::kernels {
 
@@ -42,9 +45,10 @@ struct TreeAttentionOptions {
   // (AttentionSequence); q_offset must then be nullopt. Undefined = one sequence with all queries and keys (with a
   // block table, q_offset + rows keys).
   at::Tensor sequences;
-  at::Tensor sinks;     // [heads], floating point; undefined = none
-  int64_t window = 0;   // 0 = none
-  double soft_cap = 0;  // cap for the scores (AttentionShape), only on the CPU; 0 = none
+  at::Tensor sinks;                          // [heads], floating point; undefined = none
+  int64_t window = 0;                        // 0 = none
+  double soft_cap = 0;                       // cap for the scores (AttentionShape), only on the CPU; 0 = none
+  c10::intrusive_ptr<AttentionPlans> plans;  // of the batch; null = every call makes its own
 };
 
 // With autograd.
@@ -64,8 +68,7 @@ std::tuple<at::Tensor, at::Tensor> TreeAttentionForward(const at::Tensor& q, con
 // Computes the backward pass for a stream that is processed in pieces, without autograd. The queries are those of the
 // last keys. Adds the gradients of k and v to k_sum and v_sum [keys, kv_heads, head_dim] in fp32 (fp64), so keys that
 // several pieces see accumulate their gradients without rounding. Returns the gradient of q. If `grad_sinks` is not
-// null, it receives the gradient of options.sinks. Block table and sequences must be undefined. On a device without its
-// own kernel, each piece's contribution is rounded to k's type before it is added.
+// null, it receives the gradient of options.sinks. Block table and sequences must be undefined.
 at::Tensor TreeAttentionBackward(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                  const at::Tensor& out, const at::Tensor& lse, const TreeAttentionOptions& options,
                                  const at::Tensor& k_sum, const at::Tensor& v_sum, at::Tensor* grad_sinks = nullptr);
@@ -86,6 +89,7 @@ std::tuple<at::Tensor, at::Tensor> PathAttentionForward(const at::Tensor& q, con
 // tables, visible_end, and positions are in host memory. Checks that rows and block-table entries are in range.
 void PagedTreeAttention(const at::Tensor& q, const at::Tensor& k_pages, const at::Tensor& v_pages,
                         std::span<const AttentionSequence> sequences, double scale, const at::Tensor& out,
-                        const at::Tensor& sinks = {}, int64_t window = 0, double soft_cap = 0);
+                        const at::Tensor& sinks = {}, int64_t window = 0, double soft_cap = 0,
+                        const c10::intrusive_ptr<AttentionPlans>& plans = {});
 
 }  // namespace ingot::kernels

@@ -49,7 +49,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> BackwardOfBatch(
     const auto [of_q, of_k, of_v, of_sinks] =
         stream(own(grad), own(q), keys.index_select(0, rows), values.index_select(0, rows), own(out), own(lse), scale,
                Ints(s.visible_end, s.key_count), s.q_offset, Ints(s.positions, s.key_count), std::nullopt, std::nullopt,
-               sinks, window, soft_cap);
+               sinks, window, soft_cap, std::nullopt);
     own(grad_q).copy_(of_q);
     at::Tensor(grad_k).index_add_(0, rows, of_k.to(sums.dtype()));
     at::Tensor(grad_v).index_add_(0, rows, of_v.to(sums.dtype()));

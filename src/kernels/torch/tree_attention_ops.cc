@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/custom_class.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -16,6 +17,10 @@ namespace ingot::kernels {
 namespace {
 
 OptionalTensor Optional(const at::Tensor& t) { return t.defined() ? OptionalTensor(t) : std::nullopt; }
+
+OptionalPlans Optional(const c10::intrusive_ptr<AttentionPlans>& plans) {
+  return plans.defined() ? OptionalPlans(plans) : std::nullopt;
+}
 
 const c10::OperatorHandle& ForwardOperator() {
   static const c10::OperatorHandle op =
@@ -41,9 +46,10 @@ std::tuple<at::Tensor, at::Tensor> CallForward(const at::Tensor& q, const at::Te
                                                double scale, const OptionalTensor& visible_end,
                                                std::optional<int64_t> q_offset, const OptionalTensor& positions,
                                                const OptionalTensor& block_table, const OptionalTensor& sequences,
-                                               const OptionalTensor& sinks, int64_t window, double soft_cap) {
-  return ForwardOperator().typed<TreeAttentionForwardSignature>().call(q, k, v, scale, visible_end, q_offset, positions,
-                                                                       block_table, sequences, sinks, window, soft_cap);
+                                               const OptionalTensor& sinks, int64_t window, double soft_cap,
+                                               const OptionalPlans& plans) {
+  return ForwardOperator().typed<TreeAttentionForwardSignature>().call(
+      q, k, v, scale, visible_end, q_offset, positions, block_table, sequences, sinks, window, soft_cap, plans);
 }
 
 // Marks results as functions of `inputs`, and fails if a caller asks for their gradient. Otherwise autograd would treat
@@ -68,10 +74,10 @@ class TreeAttentionFunction : public torch::autograd::Function<TreeAttentionFunc
                             const at::Tensor& v, double scale, const OptionalTensor& visible_end,
                             std::optional<int64_t> q_offset, const OptionalTensor& positions,
                             const OptionalTensor& block_table, const OptionalTensor& sequences,
-                            const OptionalTensor& sinks, int64_t window, double soft_cap) {
+                            const OptionalTensor& sinks, int64_t window, double soft_cap, const OptionalPlans& plans) {
     at::AutoDispatchBelowADInplaceOrView guard;
-    auto [out, lse] =
-        CallForward(q, k, v, scale, visible_end, q_offset, positions, block_table, sequences, sinks, window, soft_cap);
+    auto [out, lse] = CallForward(q, k, v, scale, visible_end, q_offset, positions, block_table, sequences, sinks,
+                                  window, soft_cap, plans);
     context->save_for_backward({q, k, v, out, lse, visible_end.value_or(at::Tensor()), positions.value_or(at::Tensor()),
                                 sinks.value_or(at::Tensor()), block_table.value_or(at::Tensor()),
                                 sequences.value_or(at::Tensor())});
@@ -79,6 +85,7 @@ class TreeAttentionFunction : public torch::autograd::Function<TreeAttentionFunc
     context->saved_data["q_offset"] = q_offset;
     context->saved_data["window"] = window;
     context->saved_data["soft_cap"] = soft_cap;
+    context->saved_data["plans"] = plans;
     return out;
   }
 
@@ -90,7 +97,7 @@ class TreeAttentionFunction : public torch::autograd::Function<TreeAttentionFunc
       once = NoGradient::apply(once, at::TensorList({grads[0], saved[0], saved[1], saved[2]}),
                                "tree attention has no second derivative");
     }
-    torch::autograd::variable_list result(12);
+    torch::autograd::variable_list result(13);
     for (size_t i = 0; i < 3; ++i) result[i] = once[i];
     if (saved[7].defined()) result[9] = once[3];
     return result;
@@ -105,7 +112,7 @@ class TreeAttentionFunction : public torch::autograd::Function<TreeAttentionFunc
         grad, saved[0], saved[1], saved[2], saved[3], saved[4], context.saved_data["scale"].toDouble(),
         Optional(saved[5]), context.saved_data["q_offset"].toOptional<int64_t>(), Optional(saved[6]),
         Optional(saved[8]), Optional(saved[9]), Optional(saved[7]), context.saved_data["window"].toInt(),
-        context.saved_data["soft_cap"].toDouble());
+        context.saved_data["soft_cap"].toDouble(), context.saved_data["plans"].to<OptionalPlans>());
     return {grad_q, grad_k, grad_v, grad_sinks};
   }
 };
@@ -120,11 +127,12 @@ std::tuple<at::Tensor, at::Tensor> ForwardAutograd(const at::Tensor& q, const at
                                                    double scale, const OptionalTensor& visible_end,
                                                    std::optional<int64_t> q_offset, const OptionalTensor& positions,
                                                    const OptionalTensor& block_table, const OptionalTensor& sequences,
-                                                   const OptionalTensor& sinks, int64_t window, double soft_cap) {
+                                                   const OptionalTensor& sinks, int64_t window, double soft_cap,
+                                                   const OptionalPlans& plans) {
   const auto [out, lse] = [&] {
     at::AutoDispatchBelowADInplaceOrView guard;
     return CallForward(q, k, v, scale, visible_end, q_offset, positions, block_table, sequences, sinks, window,
-                       soft_cap);
+                       soft_cap, plans);
   }();
   const at::Tensor given = sinks.value_or(at::Tensor());
   if (!AnyRequiresGrad({q, k, v, given})) return {out, lse};
@@ -138,12 +146,12 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> BackwardAutograd(
     const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& out,
     const at::Tensor& lse, double scale, const OptionalTensor& visible_end, std::optional<int64_t> q_offset,
     const OptionalTensor& positions, const OptionalTensor& block_table, const OptionalTensor& sequences,
-    const OptionalTensor& sinks, int64_t window, double soft_cap) {
+    const OptionalTensor& sinks, int64_t window, double soft_cap, const OptionalPlans& plans) {
   const auto [grad_q, grad_k, grad_v, grad_sinks] = [&] {
     at::AutoDispatchBelowADInplaceOrView guard;
     return BackwardOperator().typed<TreeAttentionBackwardSignature>().call(grad, q, k, v, out, lse, scale, visible_end,
                                                                            q_offset, positions, block_table, sequences,
-                                                                           sinks, window, soft_cap);
+                                                                           sinks, window, soft_cap, plans);
   }();
   if (!AnyRequiresGrad({grad, q, k, v, out, lse})) return {grad_q, grad_k, grad_v, grad_sinks};
   const auto once = NoGradient::apply(at::TensorList({grad_q, grad_k, grad_v, grad_sinks}),
@@ -154,24 +162,24 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> BackwardAutograd(
 at::Tensor Autograd(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
                     const OptionalTensor& visible_end, std::optional<int64_t> q_offset, const OptionalTensor& positions,
                     const OptionalTensor& block_table, const OptionalTensor& sequences, const OptionalTensor& sinks,
-                    int64_t window, double soft_cap) {
+                    int64_t window, double soft_cap, const OptionalPlans& plans) {
   return TreeAttentionFunction::apply(q, k, v, scale, visible_end, q_offset, positions, block_table, sequences, sinks,
-                                      window, soft_cap);
+                                      window, soft_cap, plans);
 }
 
 at::Tensor Plain(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
                  const OptionalTensor& visible_end, std::optional<int64_t> q_offset, const OptionalTensor& positions,
                  const OptionalTensor& block_table, const OptionalTensor& sequences, const OptionalTensor& sinks,
-                 int64_t window, double soft_cap) {
-  return std::get<0>(
-      CallForward(q, k, v, scale, visible_end, q_offset, positions, block_table, sequences, sinks, window, soft_cap));
+                 int64_t window, double soft_cap, const OptionalPlans& plans) {
+  return std::get<0>(CallForward(q, k, v, scale, visible_end, q_offset, positions, block_table, sequences, sinks,
+                                 window, soft_cap, plans));
 }
 
 // Returns the shapes, for tracing and fake tensors.
 std::tuple<at::Tensor, at::Tensor> ForwardMeta(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double,
                                                const OptionalTensor&, std::optional<int64_t>, const OptionalTensor&,
                                                const OptionalTensor& block_table, const OptionalTensor&,
-                                               const OptionalTensor&, int64_t, double) {
+                                               const OptionalTensor&, int64_t, double, const OptionalPlans&) {
   TORCH_CHECK(q.dim() == 3 && k.dim() == (block_table.has_value() ? 4 : 3) && v.dim() == k.dim(),
               "tree attention takes q [rows, heads, head_dim] and k, v [keys, kv_heads, head_dim] or, with a block "
               "table, [num_pages, page_size, kv_heads, head_dim]");
@@ -182,7 +190,7 @@ std::tuple<at::Tensor, at::Tensor> ForwardMeta(const at::Tensor& q, const at::Te
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> BackwardMeta(
     const at::Tensor&, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor&,
     const at::Tensor&, double, const OptionalTensor&, std::optional<int64_t>, const OptionalTensor&,
-    const OptionalTensor&, const OptionalTensor&, const OptionalTensor& sinks, int64_t, double) {
+    const OptionalTensor&, const OptionalTensor&, const OptionalTensor& sinks, int64_t, double, const OptionalPlans&) {
   const bool given = sinks.has_value();
   return {at::empty_symint(q.sym_sizes(), q.options()), at::empty_symint(k.sym_sizes(), k.options()),
           at::empty_symint(v.sym_sizes(), v.options()),
@@ -190,14 +198,22 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> BackwardMeta(
 }
 
 TORCH_LIBRARY(ingot, m) {
+  m.class_<AttentionPlans>("AttentionPlans").def(torch::init<>());
+  const std::string last = "int window=0, float soft_cap=0, __torch__.torch.classes.ingot.AttentionPlans? plans=None";
   const std::string given =
       "Tensor? visible_end=None, int? q_offset=None, Tensor? positions=None, Tensor? block_table=None, "
-      "Tensor? sequences=None, Tensor? sinks=None, int window=0, float soft_cap=0";
+      "Tensor? sequences=None, Tensor? sinks=None, " +
+      last;
   const std::string arguments = "Tensor q, Tensor k, Tensor v, float scale, *, " + given;
   m.def(("tree_attention(" + arguments + ") -> Tensor").c_str());
   m.def(("tree_attention_forward(" + arguments + ") -> (Tensor out, Tensor lse)").c_str());
   m.def(("tree_attention_backward(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, float scale, *, " +
          given + ") -> (Tensor grad_q, Tensor grad_k, Tensor grad_v, Tensor grad_sinks)")
+            .c_str());
+  m.def(("tree_attention_backward_sum(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, float scale, "
+         "Tensor(a!) k_sum, Tensor(b!) v_sum, *, Tensor? visible_end=None, int? q_offset=None, Tensor? positions=None, "
+         "Tensor? sinks=None, " +
+         last + ") -> (Tensor grad_q, Tensor grad_sinks)")
             .c_str());
 }
 TORCH_LIBRARY_IMPL(ingot, Autograd, m) {
@@ -222,7 +238,8 @@ std::tuple<at::Tensor, at::Tensor> TreeAttentionForward(const at::Tensor& q, con
   CheckDevice(q);
   at::AutoDispatchBelowADInplaceOrView guard;
   return CallForward(q, k, v, o.scale, Optional(o.visible_end), o.q_offset, Optional(o.positions),
-                     Optional(o.block_table), Optional(o.sequences), Optional(o.sinks), o.window, o.soft_cap);
+                     Optional(o.block_table), Optional(o.sequences), Optional(o.sinks), o.window, o.soft_cap,
+                     Optional(o.plans));
 }
 
 at::Tensor TreeAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const TreeAttentionOptions& o) {
@@ -233,7 +250,7 @@ at::Tensor TreeAttention(const at::Tensor& q, const at::Tensor& k, const at::Ten
   CheckDevice(q);
   return TreeAttentionFunction::apply(q, k, v, o.scale, Optional(o.visible_end), o.q_offset, Optional(o.positions),
                                       Optional(o.block_table), Optional(o.sequences), Optional(o.sinks), o.window,
-                                      o.soft_cap);
+                                      o.soft_cap, Optional(o.plans));
 }
 
 at::Tensor TreeAttentionBackward(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
@@ -248,12 +265,13 @@ at::Tensor TreeAttentionBackward(const at::Tensor& grad, const at::Tensor& q, co
     return TreeAttentionBackwardSumCpu(grad, q, k, v, out, lse, o, q_offset, k_sum, v_sum, grad_sinks);
   }
   CheckDevice(q);
-  const auto [grad_q, grad_k, grad_v, by_sinks] = BackwardOperator().typed<TreeAttentionBackwardSignature>().call(
-      grad, q, k, v, out, lse, o.scale, Optional(o.visible_end), q_offset, Optional(o.positions), {}, {},
-      Optional(o.sinks), o.window, o.soft_cap);
+  static const c10::OperatorHandle op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("ingot::tree_attention_backward_sum", "");
+  at::AutoDispatchBelowADInplaceOrView guard;
+  const auto [grad_q, by_sinks] = op.typed<TreeAttentionBackwardSumSignature>().call(
+      grad, q, k, v, out, lse, o.scale, k_sum, v_sum, Optional(o.visible_end), q_offset, Optional(o.positions),
+      Optional(o.sinks), o.window, o.soft_cap, Optional(o.plans));
   if (grad_sinks != nullptr) *grad_sinks = by_sinks;
-  at::Tensor(k_sum).add_(grad_k);
-  at::Tensor(v_sum).add_(grad_v);
   return grad_q;
 }
 

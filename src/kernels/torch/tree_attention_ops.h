@@ -7,6 +7,8 @@
 #include <optional>
 #include <tuple>
 
+#include "kernels/torch/attention_plans.h"
+
 namespace ingot::kernels {
 
 using OptionalTensor = std::optional<at::Tensor>;
@@ -16,16 +18,24 @@ using TreeAttentionSignature = at::Tensor(const at::Tensor& q, const at::Tensor&
                                           const OptionalTensor& visible_end, std::optional<int64_t> q_offset,
                                           const OptionalTensor& positions, const OptionalTensor& block_table,
                                           const OptionalTensor& sequences, const OptionalTensor& sinks, int64_t window,
-                                          double soft_cap);
+                                          double soft_cap, const OptionalPlans& plans);
 using TreeAttentionForwardSignature = std::tuple<at::Tensor, at::Tensor>(
     const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale, const OptionalTensor& visible_end,
     std::optional<int64_t> q_offset, const OptionalTensor& positions, const OptionalTensor& block_table,
-    const OptionalTensor& sequences, const OptionalTensor& sinks, int64_t window, double soft_cap);
+    const OptionalTensor& sequences, const OptionalTensor& sinks, int64_t window, double soft_cap,
+    const OptionalPlans& plans);
 using TreeAttentionBackwardSignature = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>(
     const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& out,
     const at::Tensor& lse, double scale, const OptionalTensor& visible_end, std::optional<int64_t> q_offset,
     const OptionalTensor& positions, const OptionalTensor& block_table, const OptionalTensor& sequences,
-    const OptionalTensor& sinks, int64_t window, double soft_cap);
+    const OptionalTensor& sinks, int64_t window, double soft_cap, const OptionalPlans& plans);
+
+// Adds the gradients of k and v to k_sum and v_sum, and returns those of q and the sinks.
+using TreeAttentionBackwardSumSignature = std::tuple<at::Tensor, at::Tensor>(
+    const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& out,
+    const at::Tensor& lse, double scale, const at::Tensor& k_sum, const at::Tensor& v_sum,
+    const OptionalTensor& visible_end, std::optional<int64_t> q_offset, const OptionalTensor& positions,
+    const OptionalTensor& sinks, int64_t window, double soft_cap, const OptionalPlans& plans);
 
 // The CPU kernels. They are registered next to the schema, because a linker drops unreferenced objects from a static
 // library.

@@ -139,6 +139,7 @@ class PagedCache final : public model::AttentionBackend, public KvPages {
 
   void Begin(const ForwardBatch& batch) {
     batch_ = &batch;
+    plans_ = c10::make_intrusive<kernels::AttentionPlans>();
     if (!pages().is_cpu()) slots_ = View(batch.slots).to(pages().device());
     if (recurs_) PlanStates();
   }
@@ -154,7 +155,7 @@ class PagedCache final : public model::AttentionBackend, public KvPages {
     if (query.stride(2) != 1 || query.stride(1) != query.size(2)) query = query.contiguous();
     const at::Tensor out = at::empty(query.sizes(), query.options(), at::MemoryFormat::Contiguous);
     kernels::PagedTreeAttention(query, k_[layer], v_[layer], batch_->sequences, input.spec.scale, out, input.sinks,
-                                input.spec.window, input.spec.soft_cap);
+                                input.spec.window, input.spec.soft_cap, plans_);
     return out.to(dtype);
   }
 
@@ -261,7 +262,8 @@ class PagedCache final : public model::AttentionBackend, public KvPages {
   std::vector<at::Tensor> k_, v_;
   std::vector<kernels::DeltaStates> states_;  // for recurrent layers, by block
   const ForwardBatch* batch_ = nullptr;
-  at::Tensor slots_;  // on the device; unused on the CPU
+  c10::intrusive_ptr<kernels::AttentionPlans> plans_;  // of the batch
+  at::Tensor slots_;                                   // on the device; unused on the CPU
   std::vector<int32_t> parents_;
   std::vector<kernels::KeptState> kept_;
   bool used_ = false;

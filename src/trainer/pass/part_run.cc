@@ -144,6 +144,7 @@ kernels::TreeAttentionOptions PartRun::OptionsOf(const model::AttentionSpec& spe
   kernels::TreeAttentionOptions options;
   options.scale = spec.scale;
   options.visible_end = visible_end_;
+  options.plans = plans_;
   options.window = spec.window;
   options.soft_cap = spec.soft_cap;
   if (spec.window > 0) options.positions = depths_;

@@ -96,9 +96,11 @@ class PartRun {
   std::unique_ptr<const StrandPaths> strands_;  // kExact only
   at::Tensor tokens_, positions_;               // [size]
   at::Tensor visible_end_;                      // [prefix + size], on the CPU
-  at::Tensor depths_;             // depths of all keys, [prefix + size], on the CPU; undefined = no layer has a window
-  at::Tensor exports_;            // [exports], rows of this part
-  std::vector<int32_t> parents_;  // parents of rows, for recurrences; empty = no layer is recurrent
+  at::Tensor depths_;   // depths of all keys, [prefix + size], on the CPU; undefined = no layer has a window
+  at::Tensor exports_;  // [exports], rows of this part
+  // Of this part's keys and queries, for all layers, forward and backward.
+  const c10::intrusive_ptr<kernels::AttentionPlans> plans_ = c10::make_intrusive<kernels::AttentionPlans>();
+  std::vector<int32_t> parents_;          // parents of rows, for recurrences; empty = no layer is recurrent
   std::vector<kernels::KeptState> kept_;  // the branches
   std::vector<at::Tensor> inputs_;        // kInputs: per layer [size, hidden]
   std::vector<Tape> tapes_;               // kAll: per layer

@@ -2,6 +2,9 @@
 // cuda_attention_test.cc.
 #include "kernels/cuda/emulated_attention.h"
 
+#include <map>
+#include <utility>
+
 namespace ingot::kernels {
 namespace {
 
@@ -326,6 +329,64 @@ TEST(AttentionPlan, NamesEveryVisibleTileAndTheSamePairsByTile) {
       }
       for (size_t b = 0; b < blocks.size(); ++b) EXPECT_EQ(blocks[b], named[b][keys.tile]);
     }
+  }
+}
+
+// The parts of a tile have the whole list, in order, and nearly equal lengths. The longest key blocks come first.
+TEST(AttentionPlan, CutsLongListsIntoEqualParts) {
+  std::mt19937_64 rng(12);
+  for (int round = 0; round < 20; ++round) {
+    const int64_t rows = 1 + static_cast<int64_t>(rng() % 3000), most = 1 + static_cast<int64_t>(rng() % 9);
+    const std::vector<int32_t> ends = testing::RandomForest(rng, rows, 0.01 * static_cast<double>(round % 4), 0.002);
+    AttentionSequence sequence;
+    sequence.q_count = sequence.key_count = rows;
+    sequence.visible_end = ends.data();
+    const AttentionShape shape{2, 1, 8, 1.0};
+    const cuda::AttentionPlan whole(shape, {&sequence, 1}, 0, true);
+    const cuda::AttentionPlan cut(shape, {&sequence, 1}, 0, true, cuda::kTileRows, most);
+    const auto blocks = [](const cuda::AttentionPlan& plan, const cuda::KeyBlock& keys) {
+      std::vector<std::pair<int32_t, int32_t>> list;  // block, masked
+      for (int32_t r = keys.first_run; r < keys.last_run; ++r) {
+        const cuda::Run run = plan.block_runs()[r];
+        for (int32_t b = run.first; b < run.last; ++b) list.emplace_back(b, run.masked);
+      }
+      return list;
+    };
+    std::map<int32_t, std::map<int32_t, cuda::KeyBlock>> parts;  // by tile and slot
+    int64_t before = rows;
+    for (const cuda::KeyBlock& keys : cut.key_blocks()) {
+      EXPECT_TRUE(parts[keys.tile].emplace(keys.slot, keys).second);
+      EXPECT_LE(cut.Length(keys), before);
+      before = cut.Length(keys);
+    }
+    int64_t slots = 0, pairs = 0;
+    for (const cuda::KeyBlock& keys : whole.key_blocks()) pairs += whole.Length(keys);
+    const int64_t longest = std::max(most, (pairs + cuda::kMostKeyParts - 1) / cuda::kMostKeyParts);
+    size_t sum = 0;
+    for (const cuda::KeyBlock& keys : whole.key_blocks()) {
+      std::vector<std::pair<int32_t, int32_t>> joined;
+      const auto& of_tile = parts.at(keys.tile);
+      for (const auto& [slot, part] : of_tile) {
+        const auto list = blocks(cut, part);
+        joined.insert(joined.end(), list.begin(), list.end());
+        EXPECT_LE(std::ssize(list), longest);
+        EXPECT_LE(std::abs(std::ssize(list) - whole.Length(keys) / std::ssize(of_tile)), 1);
+      }
+      EXPECT_TRUE(joined == blocks(whole, keys));
+      if (of_tile.size() == 1) {
+        EXPECT_EQ(of_tile.begin()->first, -1);
+        continue;
+      }
+      ASSERT_LT(sum, cut.key_sums().size());
+      const cuda::KeySum& sums = cut.key_sums()[sum++];
+      EXPECT_EQ(sums.tile, keys.tile);
+      EXPECT_EQ(sums.first_slot, slots);
+      EXPECT_EQ(sums.last_slot, slots + std::ssize(of_tile));
+      EXPECT_EQ(of_tile.begin()->first, slots);
+      slots = sums.last_slot;
+    }
+    EXPECT_EQ(sum, cut.key_sums().size());
+    EXPECT_EQ(slots, cut.slots());
   }
 }
 

@@ -56,8 +56,9 @@ void EmulatedBackward(const AttentionShape& shape, const AttentionBackwardArgs<T
   sequence.positions = args.positions;
   const EmulatedCall call(shape, {&sequence, 1}, 0, true);
   std::vector<Accumulator<T>> delta(args.rows * shape.heads, 7);
-  Args a{call.shape, call.view,   args.q,      args.k,      args.v,          args.out,     args.grad_out, args.sinks,
-         args.lse,   args.grad_q, args.grad_k, args.grad_v, args.grad_sinks, delta.data(), args.rows};
+  std::vector<Accumulator<T>> sum_k(args.keys * shape.kv_heads * shape.head_dim), sum_v(sum_k.size());
+  Args a{call.shape, call.view,   args.q,       args.k,       args.v,          args.out,     args.grad_out, args.sinks,
+         args.lse,   args.grad_q, sum_k.data(), sum_v.data(), args.grad_sinks, delta.data(), nullptr,       args.rows};
   const auto entries = static_cast<unsigned>(args.rows * shape.heads), per_block = 16u;
   emulated_cuda::Launch<Args>(cuda::DeltaKernel<T>, {(entries + per_block - 1) / per_block, 1, 1}, cuda::kThreads, seed,
                               a);
@@ -68,6 +69,8 @@ void EmulatedBackward(const AttentionShape& shape, const AttentionBackwardArgs<T
     emulated_cuda::Launch<Args>(cuda::GradSinksKernel<T>, {static_cast<unsigned>(shape.heads), 1, 1}, cuda::kThreads,
                                 seed, a);
   }
+  std::transform(sum_k.begin(), sum_k.end(), args.grad_k, Narrow<T>);
+  std::transform(sum_v.begin(), sum_v.end(), args.grad_v, Narrow<T>);
 }
 
 }  // namespace ingot::kernels::testing

@@ -62,6 +62,14 @@ inline void ExpectNoReport(const Machine& m) {
   for (const Report& r : m.reports) ADD_FAILURE() << r.kind << ": " << r.text;
 }
 
+// Where an instruction of the kernel begins in the text.
+inline std::vector<size_t> PlacesOf(const std::string& ptx, const std::string& kernel, const std::string& instruction) {
+  std::vector<size_t> places;
+  const size_t begin = ptx.find(".entry " + kernel), end = ptx.find("\n}\n", begin);
+  for (size_t at = ptx.find(instruction, begin); at < end; at = ptx.find(instruction, at + 1)) places.push_back(at);
+  return places;
+}
+
 // Returns the PTX without the instruction at `place`. Blanks keep all other text where it is.
 inline std::string Without(std::string ptx, size_t place) {
   for (size_t i = place; ptx[i] != ';'; ++i) ptx[i] = ' ';

@@ -320,14 +320,6 @@ TEST_F(PtxAttentionMma, NotANumberInAQueryComesOutOfItAlone) {
   EXPECT_TRUE(before == after);
 }
 
-// Where an instruction of the kernel begins in the text.
-std::vector<size_t> PlacesOf(const std::string& ptx, const std::string& kernel, const std::string& instruction) {
-  std::vector<size_t> places;
-  const size_t begin = ptx.find(".entry " + kernel), end = ptx.find("\n}\n", begin);
-  for (size_t at = ptx.find(instruction, begin); at < end; at = ptx.find(instruction, at + 1)) places.push_back(at);
-  return places;
-}
-
 // Deletes each barrier and wait in turn. The stream has blocks with many tiles and blocks without one.
 TEST_F(PtxAttentionMma, EachBarrierAndWaitIsMissedWhenItIsDeleted) {
   Stream<BFloat16> s = Tree(10, {2, 1, 40, 0.2}, 200);

@@ -55,21 +55,25 @@ Result<T> OnMachine(Machine& m, const Stream<T>& s) {
   const std::vector<Accumulator<T>> sevens(s.rows * s.shape.heads, 7);
   T *q = m.Put(s.q), *k = m.Put(s.k), *v = m.Put(s.v), *grad_out = m.Put(s.grad_out);
   T *out = m.Put(std::vector<T>(s.q.size(), seven)), *grad_q = m.Put(std::vector<T>(s.q.size(), seven));
-  T *grad_k = m.Put(std::vector<T>(s.k.size(), seven)), *grad_v = m.Put(std::vector<T>(s.k.size(), seven));
+  const std::vector<Accumulator<T>> zeros(s.k.size());
+  auto *sum_k = m.Put(zeros), *sum_v = m.Put(zeros);
   auto *lse = m.Put(sevens), *delta = m.Put(sevens), *sinks = m.Put(s.sinks);
   auto* grad_sinks = m.Put(std::vector<Accumulator<T>>(s.sinks.size(), 7));
   const cuda::ForwardArgs<T> f{call.shape, plan, q, k, v, sinks, out, lse};
   m.Run(Mangled<T>("ForwardKernel", "ForwardArgs"), Block(GridOf(call.plan.blocks().size(), call.shape)), f);
-  const cuda::BackwardArgs<T> b{call.shape, plan,   q,      k,      v,          out,   grad_out, sinks,
-                                lse,        grad_q, grad_k, grad_v, grad_sinks, delta, s.rows};
+  const cuda::BackwardArgs<T> b{call.shape, plan,   q,     k,     v,          out,   grad_out, sinks,
+                                lse,        grad_q, sum_k, sum_v, grad_sinks, delta, nullptr,  s.rows};
   const auto entries = static_cast<unsigned>(s.rows * s.shape.heads);
   m.Run(Mangled<T>("DeltaKernel", "BackwardArgs"), Block({(entries + 15) / 16, 1, 1}), b);
   m.Run(Mangled<T>("GradQKernel", "BackwardArgs"), Block(GridOf(call.plan.blocks().size(), call.shape)), b);
   m.Run(Mangled<T>("GradKeysKernel", "BackwardArgs"), Block(GridOf(call.plan.key_blocks().size(), call.shape)), b);
   if (grad_sinks != nullptr)
     m.Run(Mangled<T>("GradSinksKernel", "BackwardArgs"), Block({static_cast<unsigned>(s.shape.heads), 1, 1}), b);
-  return {m.Get(out, s.q.size()),    m.Get(grad_q, s.q.size()), m.Get(grad_k, s.k.size()),
-          m.Get(grad_v, s.k.size()), m.Get(lse, sevens.size()), m.Get(grad_sinks, s.sinks.size())};
+  Result<T> r{m.Get(out, s.q.size()),    m.Get(grad_q, s.q.size()),        {}, {},
+              m.Get(lse, sevens.size()), m.Get(grad_sinks, s.sinks.size())};
+  for (const Accumulator<T> sum : m.Get(sum_k, s.k.size())) r.grad_k.push_back(kernels::testing::Narrow<T>(sum));
+  for (const Accumulator<T> sum : m.Get(sum_v, s.k.size())) r.grad_v.push_back(kernels::testing::Narrow<T>(sum));
+  return r;
 }
 
 template <typename T>
