@@ -479,25 +479,48 @@ TEST(EngineCoreTest, ADeviceThatFailedIsAFaultAndItsRequestsMayContinueElsewhere
   EXPECT_TRUE(base::IsDeviceFailure(world.core.fault())) << world.core.fault();
 }
 
-TEST(EngineCoreTest, PassesThatFailInARowAreAFault) {
+// Runs forward passes that fail, each `apart` after the one before.
+void FailPasses(World& world, int passes, milliseconds apart) {
+  world.runner.fail = absl::ResourceExhaustedError("out of memory");
+  for (int i = 0; i < passes; ++i) {
+    world.clock.Advance(apart);
+    world.Add(Prompt(1, 9), 5);
+    world.Step();
+  }
+  world.runner.fail = absl::OkStatus();
+}
+
+TEST(EngineCoreTest, PassesThatFailInARowForLongAreAFault) {
   World world(Options());
   world.SetVersion(1);
-  const auto fail = [&](int passes) {
-    world.runner.fail = absl::ResourceExhaustedError("out of memory");
-    for (int i = 0; i < passes; ++i) {
-      world.Add(Prompt(1, 9), 5);
-      world.Step();
-    }
-  };
-  fail(EngineCore::kMaxFailedPasses - 1);
-  world.runner.fail = absl::OkStatus();
+  const milliseconds apart =
+      milliseconds(EngineCore::kMinFailingTime) / (EngineCore::kMinFailedPasses - 1) + milliseconds(1);
+  FailPasses(world, EngineCore::kMinFailedPasses - 1, apart);
   world.Add(Prompt(1, 9), 5);
-  world.Drain();  // one pass succeeds, so the count starts again
-  fail(EngineCore::kMaxFailedPasses - 1);
+  world.Drain();  // one pass succeeds, so the count and the time start again
+  FailPasses(world, EngineCore::kMinFailedPasses - 1, apart);
   EXPECT_EQ(world.core.fault(), absl::OkStatus());
-  fail(1);
+  FailPasses(world, 1, apart);
   EXPECT_EQ(world.core.fault().code(), absl::StatusCode::kInternal) << "nobody may retry";
-  EXPECT_THAT(std::string(world.core.fault().message()), testing::HasSubstr("out of memory"));
+  EXPECT_EQ(world.core.fault().message(), "for 20 s, all 8 forward passes failed: out of memory");
+}
+
+TEST(EngineCoreTest, ManyPassesThatFailInAShortTimeAreNoFault) {
+  World world(Options());
+  world.SetVersion(1);
+  world.clock.Advance(std::chrono::hours(1));  // idle before
+  FailPasses(world, 300, milliseconds(1));
+  EXPECT_EQ(world.core.fault(), absl::OkStatus());
+  const int lucky = world.Add(Prompt(1, 9), 5);
+  world.Drain();
+  world.ExpectEqualsReference(lucky, 1);
+}
+
+TEST(EngineCoreTest, AFewPassesThatFailOverALongTimeAreNoFault) {
+  World world(Options());
+  world.SetVersion(1);
+  FailPasses(world, EngineCore::kMinFailedPasses - 1, std::chrono::minutes(1));
+  EXPECT_EQ(world.core.fault(), absl::OkStatus());
 }
 
 TEST(EngineCoreTest, DivergedWeightsAreAnErrorNotATokenZero) {

@@ -21,6 +21,9 @@ extern char** environ;
 namespace ingot::app {
 namespace {
 
+// Returns true for the exit codes of a process that did not fail by its own error, so a new one may succeed.
+bool IsCrash(int exit_code) { return exit_code == kStoppedExit || exit_code == kDeviceFailedExit; }
+
 // Returns the error of a role that ended: the last line in its log that was printed by Fail in process.h, without the
 // prefix. Empty = the last lines contain none.
 std::string LastError(const std::string& log_path) {
@@ -201,9 +204,9 @@ absl::StatusOr<std::optional<Supervisor::Ending>> Supervisor::Tend(Role& role, c
   const bool exited = WIFEXITED(wait_status);
   const int code = exited ? WEXITSTATUS(wait_status) : -1;
   const bool left_alone = !role.spec.group.empty() && code == kGroupLostExit;
-  const bool stopped = exited && code == kStoppedExit;
-  if (exited && code != 0 && code != kGroupLostExit && !stopped) HoldIfObstructed(role);
-  if (exited && role.spec.decides && !left_alone && !stopped && !role.held) {
+  const bool crashed = !exited || IsCrash(code);
+  if (!crashed && code != 0 && code != kGroupLostExit) HoldIfObstructed(role);
+  if (!crashed && role.spec.decides && !left_alone && !role.held) {
     return Ending{code, Describe(role, wait_status)};
   }
   if (exited && code == 0 && role.spec.may_finish) {
@@ -272,9 +275,9 @@ void Supervisor::NoteGroupEnd(Role& role, int wait_status, const OnStatus& on_st
   const auto kill_after = options_.clock->Now() + options_.group_grace;
   EndingGroup& group = ending_.try_emplace(role.spec.group, EndingGroup{what, "", kill_after}).first->second;
   const int code = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : -1;
-  const bool own_error = WIFEXITED(wait_status) && code != kGroupLostExit && code != kStoppedExit && !role.held;
+  const bool own_error = WIFEXITED(wait_status) && code != kGroupLostExit && !IsCrash(code) && !role.held;
   if (own_error && group.error.empty()) group.error = what;
-  role.died = (WIFSIGNALED(wait_status) && !role.killed) || code == kStoppedExit;
+  role.died = (WIFSIGNALED(wait_status) && !role.killed) || IsCrash(code);
 }
 
 absl::Status Supervisor::TendGroups(const OnStatus& on_status) {

@@ -6,8 +6,8 @@
 // exits with kGroupLostExit because another member is gone, the supervisor kills the remaining members and restarts
 // them all. If a member exits with any other nonzero code, its error would recur, so the run ends with that error.
 //
-// When a group ends, one crash is counted against each member that died from a signal not sent by the supervisor. If
-// there are none, it is counted against each member that had to be killed, and if there are none of those either,
+// When a group ends, one crash is counted against each member that died from a signal not sent by the supervisor or
+// from a fault of its GPU. If there are none, it is counted against each member that had to be killed, and if there are none of those either,
 // against all members. A member with more than max_restarts crashes is lost, and the group continues without it:
 //
 //   members      a  b  c  d        index in the group  0  1  2  3
@@ -46,6 +46,9 @@ namespace ingot::app {
 inline constexpr int kGroupLostExit = 75;
 // Exit code for a role that shut down cleanly on SIGTERM. Counts as a crash if the supervisor did not send the signal.
 inline constexpr int kStoppedExit = 143;
+// Exit code for a role whose GPU failed (base::DeviceFailure). Counts as a crash, because only a new process can use the
+// GPU.
+inline constexpr int kDeviceFailedExit = 76;
 // Exit code for a role that rejects its configuration or this machine (app/run/process.h). A role that exits this way
 // on its first start is not restarted, because it would fail the same way.
 inline constexpr int kRejectedExit = 2;

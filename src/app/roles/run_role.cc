@@ -27,6 +27,7 @@
 #include "app/run/run_config.h"
 #include "app/run/run_dir.h"
 #include "app/run/threads.h"
+#include "base/device_failure.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/work.h"
@@ -169,7 +170,8 @@ int RunRole(const std::string& role, const RunArgs& args, int index, bool superv
   const bool ended_by_signal = StopFlag() && (role == "trainer" ? absl::IsCancelled(code.status()) : code.ok());
   if (!code.ok()) {
     const int failed = Fail(code.status());
-    return supervised && ended_by_signal ? kStoppedExit : failed;
+    if (!supervised) return failed;
+    return ended_by_signal ? kStoppedExit : base::IsDeviceFailure(code.status()) ? kDeviceFailedExit : failed;
   }
   return supervised && ended_by_signal ? kStoppedExit : *code;
 }

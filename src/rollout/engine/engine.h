@@ -58,8 +58,9 @@ class Engine final : public ServedEngine, public Parking {
 
   bool Drain(std::chrono::nanoseconds timeout) override;
   void Shutdown() override;  // also stops the step thread
-  // Set once the device failed, once kMaxFailedPasses forward passes in a row failed, or once kMaxFailedLoads versions in
-  // a row found no memory. Never a transient error (base/retry.h). From then on, requests end with UNAVAILABLE.
+  // Set once the device failed, once forward passes have failed for too long (EngineCore::fault), or once
+  // kMaxFailedLoads versions in a row found no memory. Never a transient error (base/retry.h). From then on, requests end
+  // with UNAVAILABLE.
   absl::Status fault() const override;
 
   std::unique_ptr<Request> Generate(v1::GenerateRequest request, OnChunk on_chunk) override;

@@ -459,14 +459,23 @@ void EngineCore::AppendRows(Sequence& sequence, const WeightVersion& version) {
   }
 }
 
+void EngineCore::NoteFailedPass(const absl::Status& error) {
+  const nanoseconds now = clock_.Now();
+  if (failed_passes_++ == 0) failing_since_ = now;
+  if (!fault_.ok()) return;
+  if (base::IsDeviceFailure(error)) {
+    fault_ = error;
+  } else if (failed_passes_ >= kMinFailedPasses && now - failing_since_ >= kMinFailingTime) {
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now - failing_since_).count();
+    fault_ = absl::InternalError(
+        absl::StrCat("for ", seconds, " s, all ", failed_passes_, " forward passes failed: ", error.message()));
+  }
+}
+
 void EngineCore::FailPass(const absl::Status& error, std::vector<Emission>* out) {
   INGOT_LOG(error, "rollout: a forward pass of {} requests failed: {}", batch_sequences_.size(),
             std::string(error.message()));
-  ++failed_passes_;
-  if (fault_.ok() && base::IsDeviceFailure(error)) fault_ = error;
-  if (fault_.ok() && failed_passes_ >= kMaxFailedPasses) {
-    fault_ = absl::InternalError(absl::StrCat(failed_passes_, " forward passes in a row failed: ", error.message()));
-  }
+  NoteFailedPass(error);
   // Other engines can continue the requests of an engine that is lost.
   const absl::Status failed = fault_.ok()
                                   ? base::Annotate(error, "the engine's forward pass failed")

@@ -116,12 +116,13 @@ class EngineCore {
   const CoreStats& stats() const { return stats_; }
   const KvTransfer* transfer() const { return transfer_.get(); }  // null = there is no store
   const std::vector<Speculator::Counts>& drafters() const { return speculator_.counts(); }
-  // Returns why no later step can succeed: the device failed, or kMaxFailedPasses forward passes in a row failed. OK =
-  // steps can succeed.
+  // Returns why no later step can succeed: the device failed, or at least kMinFailedPasses forward passes in a row
+  // failed, over at least kMinFailingTime. OK = steps can succeed.
   const absl::Status& fault() const { return fault_; }
 
-  // A pass can fail once because another process on the device took memory.
-  static constexpr int kMaxFailedPasses = 8;
+  // Another process may take the device's memory for a moment, in which many short passes can fail.
+  static constexpr int kMinFailedPasses = 8;
+  static constexpr std::chrono::seconds kMinFailingTime{20};
 
  private:
   using SequencePtr = std::unique_ptr<Sequence>;
@@ -147,6 +148,8 @@ class EngineCore {
   bool EnsureBlocks(Sequence& sequence, size_t tokens);
   void Preempt(size_t running_index);
   void RunVersion(const WeightVersion& version, std::vector<Emission>* out);
+  // Counts a forward pass that failed, and sets the fault.
+  void NoteFailedPass(const absl::Status& error);
   // Ends the requests of a forward pass that failed.
   void FailPass(const absl::Status& error, std::vector<Emission>* out);
   void AppendRows(Sequence& sequence, const WeightVersion& version);
@@ -195,7 +198,8 @@ class EngineCore {
   std::chrono::nanoseconds next_deadline_ = std::chrono::nanoseconds::max();
   std::optional<std::chrono::nanoseconds> parked_at_;  // nullopt = not parked
   CoreStats stats_;
-  int failed_passes_ = 0;  // in a row
+  int failed_passes_ = 0;                      // in a row
+  std::chrono::nanoseconds failing_since_{0};  // time of the first of them
   absl::Status fault_;
 
   // State for the forward pass being prepared.

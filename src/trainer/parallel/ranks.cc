@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/cord.h"
+#include "base/device_failure.h"
 #include "base/log.h"
 #include "base/waits.h"
 #include "trainer/parallel/meeting_place.h"
@@ -35,6 +36,14 @@ at::Tensor BytesOf(const std::string& text, int64_t size) {
 std::string TextOf(const at::Tensor& bytes, int64_t size) {
   if (size == 0) return {};
   return {static_cast<const char*>(bytes.const_data_ptr()), static_cast<size_t>(size)};
+}
+
+// Returns the error that all ranks get from one that failed. A rank whose device failed is lost to the others: its
+// process must end, and the group can continue from the last checkpoint.
+absl::Status AgreedError(absl::StatusCode code, const std::string& text, bool device_failed, bool own) {
+  absl::Status agreed = !device_failed ? absl::Status(code, text) : own ? base::DeviceFailure(text) : RankLost(text);
+  agreed.SetPayload(kAgreedPayload, absl::Cord("1"));
+  return agreed;
 }
 
 absl::Status JoinFailed(const RankOptions& options, const std::string& why) {
@@ -270,9 +279,10 @@ absl::Status Ranks::Serve(const std::vector<int64_t>& wanted) {
 
 // Sends `own` and `wanted` to all ranks. Returns every rank's `wanted`, or the error of the lowest rank that has one.
 absl::StatusOr<std::vector<int64_t>> Ranks::Round(const absl::Status& own, int64_t wanted) {
-  at::Tensor said = at::empty({2}, at::kLong);
+  at::Tensor said = at::empty({3}, at::kLong);
   said.mutable_data_ptr<int64_t>()[0] = static_cast<int64_t>(own.code());
   said.mutable_data_ptr<int64_t>()[1] = wanted;
+  said.mutable_data_ptr<int64_t>()[2] = base::IsDeviceFailure(own) ? 1 : 0;
   INGOT_ASSIGN_OR_RETURN(const std::vector<at::Tensor> all, AllGather(said));
   std::vector<int64_t> wants;
   for (size_t r = 0; r < all.size(); ++r) {
@@ -280,9 +290,8 @@ absl::StatusOr<std::vector<int64_t>> Ranks::Round(const absl::Status& own, int64
     wants.push_back(words[1]);
     if (words[0] == 0) continue;
     INGOT_ASSIGN_OR_RETURN(const std::string text, BroadcastBytes(std::string(own.message()), static_cast<int>(r)));
-    absl::Status agreed(static_cast<absl::StatusCode>(words[0]), r == 0 ? text : absl::StrCat("rank ", r, ": ", text));
-    agreed.SetPayload(kAgreedPayload, absl::Cord("1"));
-    return agreed;
+    const std::string named = r == 0 ? text : absl::StrCat("rank ", r, ": ", text);
+    return AgreedError(static_cast<absl::StatusCode>(words[0]), named, words[2] != 0, static_cast<int>(r) == rank());
   }
   return wants;
 }

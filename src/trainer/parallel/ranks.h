@@ -76,7 +76,8 @@ class Ranks {
   absl::StatusOr<std::vector<std::string>> AllGatherBytes(const std::string& bytes);
 
   // Returns OK if `own` is OK on every rank. Otherwise, every rank gets the error from the lowest failed rank, marked
-  // as agreed (IsAgreed). Returns immediately if the error is already agreed.
+  // as agreed (IsAgreed). If that error is a base::DeviceFailure, the other ranks get a RankLost with its message.
+  // Returns immediately if the error is already agreed.
   absl::Status Agree(const absl::Status& own);
 
   // Requests `what` >= 0 from all ranks. REQUIRES: every other rank is in Agree or Want, or will be. All ranks then

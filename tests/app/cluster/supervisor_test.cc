@@ -289,6 +289,25 @@ TEST_F(Supervised, ARoleEndedByAForeignSignalIsRestarted) {
   }
 }
 
+TEST_F(Supervised, ARoleWhoseDeviceFailedIsRestartedAsIfKilled) {
+  // 76: this holds for the deciding role too, up to its last restart.
+  const std::string failed = "echo 'ingot: an ECC error' >&2; exit 76";
+  auto code = Run({Role("leader", "test -n \"$AGAIN\" && exit 3; " + failed)}, 1);
+  ASSERT_TRUE(code.ok()) << code.status();
+  EXPECT_EQ(*code, 3);
+  EXPECT_THAT(said_, HasSubstr("leader exited with 76: an ECC error; see "));
+  code = Run({Role("leader", failed)}, 1);
+  EXPECT_TRUE(absl::IsAborted(code.status())) << code.status();
+  EXPECT_THAT(said_, HasSubstr("leader.log; gave up after 1 restarts"));
+}
+
+TEST_F(Supervised, ADeviceThatFailedRestartsTheGroupAndCountsForItsMember) {
+  const auto code = Run({Member("a", "test $SIZE = 1 && exit 5; exit 75", 0, 2), Member("b", "exit 76", 1, 2)}, 1);
+  ASSERT_TRUE(code.ok()) << code.status();
+  EXPECT_EQ(*code, 5);
+  EXPECT_THAT(said_, HasSubstr("gave up b after 1 restarts"));
+}
+
 TEST_F(Supervised, ExitCode0CompletesOnlyARoleThatMayFinish) {
   const std::string seen = folder_ + "/seen";
   const auto code =

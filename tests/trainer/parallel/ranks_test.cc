@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "../tiny_model.h"
+#include "base/device_failure.h"
 #include "rank_group.h"
 #include "trainer/parallel/rank_memory.h"
 #include "trainer/parallel/sharded_adamw.h"
@@ -63,6 +64,19 @@ TEST(Ranks, AgreeOnTheErrorOfTheLowestAndGoOn) {
     EXPECT_FALSE(ranks.broken());
     EXPECT_EQ(ranks.Agree(agreed), agreed);  // an agreed error: nothing is exchanged
     EXPECT_TRUE(ranks.Agree(absl::OkStatus()).ok());
+    ranks.Leave();
+  });
+}
+
+TEST(Ranks, ARankWhoseDeviceFailedIsLostToTheOthers) {
+  OnRanks(3, [](Ranks& ranks) {
+    const absl::Status own =
+        ranks.rank() == 1 ? base::DeviceFailure("an illegal memory access; restart it") : absl::OkStatus();
+    const absl::Status agreed = ranks.Agree(own);
+    EXPECT_EQ(agreed.message(), "rank 1: an illegal memory access; restart it");
+    EXPECT_TRUE(Ranks::IsAgreed(agreed));
+    EXPECT_EQ(base::IsDeviceFailure(agreed), ranks.rank() == 1);
+    EXPECT_EQ(IsRankLost(agreed), ranks.rank() != 1);
     ranks.Leave();
   });
 }
