@@ -105,7 +105,7 @@ TrainerBytes LeastBytes(const TrainerOptions& options, const model::ModelConfig&
     const std::optional<RankPlace> place = ranks > 1 ? std::optional(RankPlace{rank, ranks}) : std::nullopt;
     const MemoryNeed need = FirstNeed(options, config, ConfigType(config), place);
     bytes.ranks.push_back(need.total());
-    if (rank == 0) bytes.device = LeastOnDevice(options, need);
+    bytes.on_devices.push_back(LeastOnDevice(options, need));
   }
   return bytes;
 }

@@ -26,7 +26,8 @@ namespace ingot::trainer {
 struct TrainerBytes {
   std::vector<int64_t> ranks;  // per rank
   int64_t version = 0;         // size of the weights that an engine gets
-  int64_t device = 0;          // rank 0's weights, optimizer, gradients, and reference policy, which its device holds
+  // Per rank: its weights, optimizer, gradients, and reference policy, which its device holds.
+  std::vector<int64_t> on_devices;
 };
 
 // Returns the minimum for a trainer that is not running yet.

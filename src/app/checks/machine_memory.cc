@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <thread>
 #include <vector>
 
@@ -13,6 +14,33 @@
 #include "trainer/torch_edge.h"
 
 namespace ingot::app {
+namespace {
+
+using RolesByDevice = std::map<int, std::vector<RoleProcess>>;
+
+// Leaves out the roles that do not compute on the run's devices.
+RolesByDevice ByDevice(const RunConfig& config, std::span<const RoleProcess> roles, int devices) {
+  RolesByDevice sharing;
+  for (const RoleProcess& process : roles) {
+    const bool engine = process.role == "rollout" && !config.has_external_engine();
+    if (process.role != "trainer" && !engine) continue;
+    sharing[DevicePlaceOf(config, process) % devices].push_back(process);
+  }
+  return sharing;
+}
+
+// Returns the part of their memory that the roles certainly allocate on their device.
+MachineNeed NeedOnDevice(const RunConfig& config, const model::ModelConfig& shape, std::span<const RoleProcess> roles) {
+  MachineNeed need = NeedOfRoles(config, shape, roles);
+  const trainer::TrainerBytes trainer = trainer::LeastBytes(config.trainer, shape, config.cluster.trainer_ranks);
+  need.trainer = 0;
+  for (const RoleProcess& process : roles) {
+    if (process.role == "trainer") need.trainer += trainer.on_devices[static_cast<size_t>(process.index)];
+  }
+  return need;
+}
+
+}  // namespace
 
 MachineNeed NeedOfRoles(const RunConfig& config, const model::ModelConfig& shape, std::span<const RoleProcess> roles) {
   MachineNeed need;
@@ -52,16 +80,33 @@ absl::Status CheckMachineHolds(const MachineNeed& need, int64_t available, const
                       gb(available), advice));
 }
 
+absl::Status CheckDevicesHold(const RunConfig& config, const model::ModelConfig& shape,
+                              std::span<const RoleProcess> roles, int devices, const DeviceBytes& available,
+                              const std::string& machine) {
+  for (const auto& [device, sharing] : ByDevice(config, roles, devices)) {
+    const std::optional<int64_t> bytes = available(device);
+    if (!bytes.has_value()) continue;
+    const std::string name = absl::StrCat("GPU ", device, " of ", machine);
+    INGOT_RETURN_IF_ERROR(CheckMachineHolds(NeedOnDevice(config, shape, sharing), *bytes, config, name));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckHeldHere(const RunConfig& config, const model::ModelConfig& shape, std::span<const RoleProcess> roles,
                            const std::string& machine) {
   INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, OpenDevice(config.device));
-  if (device.torch_name != "cpu") return absl::OkStatus();
-  const MachineNeed need = NeedOfRoles(config, shape, roles);
+  const auto check = [&] {
+    if (device.torch_name == "cpu") {
+      return CheckMachineHolds(NeedOfRoles(config, shape, roles), base::MachineMemoryLeft(""), config, machine);
+    }
+    const auto available = [&](int number) { return MemoryWithoutOthers(device, number); };
+    return CheckDevicesHold(config, shape, roles, device.devices, available, machine);
+  };
   // If a launcher was just killed, its processes may still hold memory for a moment.
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(5);
   absl::Status held;
   do {
-    held = CheckMachineHolds(need, base::MachineMemoryLeft(""), config, machine);
+    held = check();
     if (held.ok()) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   } while (std::chrono::steady_clock::now() < until);
@@ -73,8 +118,7 @@ absl::Status CheckDeviceHolds(const RunConfig& config, const model::ModelConfig&
   INGOT_RETURN_IF_ERROR(shape.CheckDevice(device.torch_name));
   std::vector<RoleProcess> roles = {{"trainer", 0}};
   if (!config.tasks.empty() && !config.has_external_engine()) roles.push_back({"rollout", 0});
-  MachineNeed need = NeedOfRoles(config, shape, roles);
-  need.trainer = trainer::LeastBytes(config.trainer, shape, /*ranks=*/1).device;
+  const MachineNeed need = NeedOnDevice(config, shape, roles);
   const std::string users = ShowUsers(device.users);
   return trainer::AtTorchEdge(device.torch_name, [&] {
     return CheckMachineHolds(need, model::AvailableDeviceMemory(at::Device(device.torch_name)), config,

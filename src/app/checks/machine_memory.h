@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -32,8 +34,16 @@ MachineNeed NeedOfRoles(const RunConfig& config, const model::ModelConfig& shape
 absl::Status CheckMachineHolds(const MachineNeed& need, int64_t available, const RunConfig& config,
                                const std::string& machine);
 
-// Checks the roles that compute on this machine's CPU. Roles on a GPU check their own memory. Waits up to five seconds
-// for memory to be freed. Ignores this process's address space limit, because each role has its own.
+// Returns RESOURCE_EXHAUSTED if the roles that share one of the machine's devices certainly allocate more there than
+// `available` returns for that device (nullopt = unknown). Pure.
+using DeviceBytes = std::function<std::optional<int64_t>(int device)>;
+absl::Status CheckDevicesHold(const RunConfig& config, const model::ModelConfig& shape,
+                              std::span<const RoleProcess> roles, int devices, const DeviceBytes& available,
+                              const std::string& machine);
+
+// Checks the roles that compute on this machine, which are not running yet: on its CPU, or on each of its GPUs. Waits
+// up to five seconds for memory to be freed. Ignores this process's address space limit, because each role has its own.
+// Creates no CUDA context.
 absl::Status CheckHeldHere(const RunConfig& config, const model::ModelConfig& shape, std::span<const RoleProcess> roles,
                            const std::string& machine);
 

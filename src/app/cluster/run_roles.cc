@@ -56,6 +56,17 @@ std::vector<RoleProcess> AllRoles(const RunConfig& config) {
   return roles;
 }
 
+int RanksPerNode(const RunConfig& config) {
+  const std::vector<NodeGroup>& groups = config.cluster.groups;
+  const auto trains =
+      std::find_if(groups.begin(), groups.end(), [](const auto& group) { return Has(group, "trainer"); });
+  return config.cluster.trainer_ranks / (trains == groups.end() ? 1 : trains->nodes);
+}
+
+int DevicePlaceOf(const RunConfig& config, const RoleProcess& process) {
+  return process.role == "trainer" ? process.index : config.cluster.trainer_ranks + process.index;
+}
+
 bool AgentsApart(const RunConfig& config) {
   const std::vector<NodeGroup>& groups = config.cluster.groups;
   return StartsAgents(config) && !groups.empty() && std::none_of(groups.begin(), groups.end(), [](const auto& group) {
@@ -96,8 +107,7 @@ absl::StatusOr<std::vector<RoleProcess>> RolesOfNode(const RunConfig& config, co
       if (role.role == "datapool" && role.index != pools + node) continue;
       const int first = engines + node * candidate.engines;
       if (role.role == "rollout" && (role.index < first || role.index >= first + candidate.engines)) continue;
-      const int ranks = config.cluster.trainer_ranks / candidate.nodes;
-      if (role.role == "trainer" && role.index / ranks != node) continue;
+      if (role.role == "trainer" && role.index / RanksPerNode(config) != node) continue;
       roles.push_back(role);
     }
     return roles;

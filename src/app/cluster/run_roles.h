@@ -39,6 +39,13 @@ bool TrainerAlone(const RunConfig& config);
 // Returns all of the run's processes in start order.
 std::vector<RoleProcess> AllRoles(const RunConfig& config);
 
+// Returns the number of trainer ranks on each machine that has any.
+int RanksPerNode(const RunConfig& config);
+
+// Returns the index of a trainer rank or engine among the processes that use a machine's devices, which are assigned
+// round-robin: first the ranks, then the engines.
+int DevicePlaceOf(const RunConfig& config, const RoleProcess& process);
+
 // Returns one node's processes in start order. Returns NOT_FOUND if the group does not exist, and INVALID_ARGUMENT if
 // it does not have that many nodes.
 absl::StatusOr<std::vector<RoleProcess>> RolesOfNode(const RunConfig& config, const std::string& group, int node);

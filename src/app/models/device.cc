@@ -181,6 +181,17 @@ absl::StatusOr<DeviceChoice> OpenDevice(const std::string& configured, int place
   return OpenDevice(configured, named == nullptr ? "" : named, place);
 }
 
+std::optional<int64_t> MemoryWithoutOthers(const DeviceChoice& choice, int device) {
+  kernels::cuda::DeviceMemory memory;
+  const DeviceWatch::ReadMemory read = ReadMemoryOf(choice.library);
+  if (read == nullptr || read(device, &memory) != 0) return std::nullopt;
+  int64_t left = memory.total_bytes;
+  const std::unique_ptr<Nvml> nvml = Nvml::Open();
+  if (nvml == nullptr) return left;
+  for (const GpuUser& user : nvml->Users(memory.pci_address)) left -= user.memory_bytes.value_or(0);
+  return left;
+}
+
 std::unique_ptr<DeviceWatch> ReportDevice(const DeviceChoice& choice, base::Metrics& metrics) {
   const char* why = choice.fell_back ? "auto: " : "";
   const std::string shown =

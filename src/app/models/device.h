@@ -3,7 +3,9 @@
 // a GPU is missing.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +37,10 @@ absl::StatusOr<DeviceChoice> OpenDevice(const std::string& configured, const std
 
 // Same as above, but reads `library` from the environment variable INGOT_CUDA_LIBRARY.
 absl::StatusOr<DeviceChoice> OpenDevice(const std::string& configured, int place = 0);
+
+// Returns the memory of CUDA device `device`, in bytes, less what NVML reports for other processes. Processes that NVML
+// does not report are not counted. nullopt = unknown. Creates no CUDA context. REQUIRES: `choice` is a GPU.
+std::optional<int64_t> MemoryWithoutOthers(const DeviceChoice& choice, int device);
 
 // Logs the choice, as a warning if it warns. Sets the gauge device/fallback to 1 if `auto` fell back to the CPU, and to 0 otherwise. On a GPU,
 // returns the owner of its gauges, which must be destroyed before `metrics`; null = the CPU.

@@ -96,8 +96,7 @@ bool Computes(const std::string& role) { return role == "trainer" || role == "ro
 // Each trainer rank gets its own device. Engines use the remaining devices and then start over with the first.
 absl::StatusOr<DeviceChoice> DeviceOf(const RunConfig& config, const std::string& role, int index) {
   if (!Computes(role)) return DeviceChoice();
-  const int place = role == "trainer" ? index : config.cluster.trainer_ranks + index;
-  return OpenDevice(config.device, place);
+  return OpenDevice(config.device, DevicePlaceOf(config, {role, index}));
 }
 
 // Returns null if this role calls no other role.

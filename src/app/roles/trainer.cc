@@ -5,9 +5,12 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_join.h"
 #include "app/cluster/access/run_secrets.h"
 #include "app/cluster/role_addresses.h"
+#include "app/cluster/run_roles.h"
 #include "app/cluster/supervisor.h"
 #include "app/models/model_setup.h"
 #include "app/roles/device_groups.h"
@@ -22,6 +25,7 @@
 #include "app/training/weight_transports.h"
 #include "base/executor.h"
 #include "base/log.h"
+#include "base/waits.h"
 #include "engines/grpc_client.h"
 #include "rollout/grpc_client.h"
 #include "scheduler/grpc_client.h"
@@ -100,18 +104,24 @@ absl::StatusOr<int> RunTrainerRole(const RoleContext& context, trainer::Ranks* r
   return goal_met ? 0 : 1;
 }
 
+// Returns what this rank waits for, such as a collective, for an error.
+std::string WhileWaiting() {
+  const std::vector<std::string> waits = base::Waits::OfProcess().Longer(milliseconds(0), base::WaitKind::kWork);
+  return waits.empty() ? "" : absl::StrCat(" while this rank waited for ", absl::StrJoin(waits, ", "));
+}
+
 // Exits without a clean shutdown. Everything that must persist is already on disk, and torch's threads may wait forever
 // for the other ranks.
 [[noreturn]] void EndForLostRank(const absl::Status& lost) {
-  INGOT_LOG(error, "{}; all ranks restart from the last checkpoint", std::string(lost.message()));
+  INGOT_LOG(error, "{}{}; all ranks restart from the last checkpoint", std::string(lost.message()), WhileWaiting());
   _exit(kGroupLostExit);
 }
 
 absl::Status ExchangeOnDevices(const RoleContext& context, trainer::RankOptions& options) {
-  if (context.config.cluster.trainer_ranks > context.device.devices) {
+  if (const int ranks = RanksPerNode(context.config); ranks > context.device.devices) {
     return absl::InvalidArgumentError(
-        absl::StrCat("cluster.trainer_ranks is ", context.config.cluster.trainer_ranks, ", but this machine has ",
-                     context.device.devices, " devices, and each rank needs one: use fewer ranks, or device=cpu"));
+        absl::StrCat("cluster.trainer_ranks puts ", ranks, " ranks on this machine, which has ", context.device.devices,
+                     " devices, and each rank needs one: use fewer ranks, or device=cpu"));
   }
   options.nccl = DeviceExchanges(context);
   if (options.nccl == nullptr) {

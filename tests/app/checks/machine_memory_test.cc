@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <vector>
 
 #include "trainer/run_memory.h"
@@ -52,11 +53,12 @@ TEST(MachineMemory, AddsUpTheEnginesAndRanksOfAMachine) {
 // The versions that the trainer publishes are in the host's memory.
 TEST(MachineMemory, ATrainersDeviceHoldsLessThanItsProcess) {
   const trainer::TrainerBytes plain = trainer::LeastBytes(trainer::TrainerOptions(), Shape(), 1);
-  EXPECT_GT(plain.device, 3 * plain.version) << "weights and two moments";
-  EXPECT_LE(plain.device, plain.ranks[0] - 2 * plain.version);
+  EXPECT_GT(plain.on_devices[0], 3 * plain.version) << "weights and two moments";
+  EXPECT_LE(plain.on_devices[0], plain.ranks[0] - 2 * plain.version);
   trainer::TrainerOptions options;
   options.reference_kl_coefficient = 0.1;
-  EXPECT_GE(trainer::LeastBytes(options, Shape(), 1).device, plain.device + plain.version) << "and the reference";
+  EXPECT_GE(trainer::LeastBytes(options, Shape(), 1).on_devices[0], plain.on_devices[0] + plain.version)
+      << "and the reference";
 }
 
 // Each engine fits alone. The two do not.
@@ -71,6 +73,35 @@ TEST(MachineMemory, RejectsWhatDoesNotFitTogetherWithTheNumbers) {
       std::string(rejected.message()),
       AllOf(HasSubstr("node engines-1 does not have enough memory"), HasSubstr("2 engines of"), HasSubstr("1 rank "),
             HasSubstr("rollout.kv_cache_tokens (1000; 500 would fit)"), HasSubstr("trainer.micro_batch_tokens")));
+}
+
+// Two ranks and three engines on three GPUs: GPU 0 has rank 0 and engine 1, GPU 1 has rank 1 and engine 2, and GPU 2 has
+// engine 0 alone.
+TEST(MachineMemory, AddsUpTheRolesThatShareAGpu) {
+  const RunConfig config = Config(3, 2);
+  const std::vector<RoleProcess> roles = AllRoles(config);
+  const MachineNeed engine = NeedOfRoles(config, Shape(), std::vector<RoleProcess>{{"rollout", 0}});
+  const std::vector<int64_t> ranks = trainer::LeastBytes(config.trainer, Shape(), 2).on_devices;
+  ASSERT_EQ(ranks.size(), 2u);
+  std::vector<int64_t> gpus = {ranks[0] + engine.total(), ranks[1] + engine.total(), engine.total()};
+  const auto check = [&](const RunConfig& run) {
+    const auto available = [&](int gpu) { return std::optional(gpus[static_cast<size_t>(gpu)]); };
+    return CheckDevicesHold(run, Shape(), roles, 3, available, "this machine");
+  };
+  EXPECT_EQ(check(config), absl::OkStatus());
+  for (size_t gpu = 0; gpu < gpus.size(); ++gpu) {
+    --gpus[gpu];
+    const absl::Status rejected = check(config);
+    ++gpus[gpu];
+    EXPECT_EQ(rejected.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(std::string(rejected.message()),
+                AllOf(HasSubstr(absl::StrCat("GPU ", gpu, " of this machine does not have enough memory")),
+                      HasSubstr("rollout.kv_cache_tokens")));
+  }
+  gpus = {ranks[0], ranks[1], 0};
+  RunConfig served = config;
+  served.engine = engines::EngineKind::kVllm;
+  EXPECT_EQ(check(served), absl::OkStatus()) << "the server's memory is its own";
 }
 
 TEST(MachineMemory, RejectsAModelWithoutKernelsBeforeItAsksTheDevice) {

@@ -172,6 +172,17 @@ TEST_F(WithNvml, NamesTheDriverAndOtherProcesses) {
   EXPECT_TRUE(Has(OpenDevice("cuda", INGOT_FAKE_CUDA)->description, "and 97 more processes"));
 }
 
+TEST_F(WithNvml, SubtractsOtherProcessesFromTheMemory) {
+  const auto gib = [](const char* mode) {
+    FakeNvml(mode);
+    return *MemoryWithoutOthers(*OpenDevice("cuda", INGOT_FAKE_CUDA), 0) >> 30;
+  };
+  EXPECT_EQ(gib(""), 80);
+  EXPECT_EQ(gib("busy"), 20);
+  EXPECT_EQ(gib("busy,hidden"), 80) << "unknown, so not counted";
+  EXPECT_EQ(gib("fails"), 80);
+}
+
 TEST_F(WithNvml, RejectsADeviceThatAnotherProcessHasForItself) {
   FakeNvml("exclusive,busy");
   const absl::Status taken = OpenDevice("cuda", INGOT_FAKE_CUDA).status();
