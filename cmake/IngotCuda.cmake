@@ -1,7 +1,8 @@
 # libingot_cuda.so: everything that runs on a GPU or links torch_cuda. Programs open it at start (app/models/device.h).
 #
 # INGOT_WITH_CUDA builds it for GPUs, next to the binary, where programs find it. Without the option it is built for the tests on the
-# stand-in (tests/standin) if there is a compiler: in a folder of its own, as PTX alone, and without NCCL if nccl.h is missing.
+# stand-in (tests/standin) if there is a compiler: in a folder of its own, as PTX alone, and with cuda_declarations/nccl.h if NCCL's header is
+# missing.
 #
 # nvcc is called directly: the wheels' toolkit lacks the layout that CMake's CUDA language expects.
 set(INGOT_CUDA_HOME "" CACHE PATH "A CUDA 13 toolkit (bin/nvcc, include/, lib/); empty: .venv, CUDA_HOME, /usr/local/cuda")

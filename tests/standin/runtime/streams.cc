@@ -1,6 +1,7 @@
 #include "standin/runtime/streams.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "standin/runtime/device.h"
@@ -44,15 +45,19 @@ bool Streams::Destroy(cudaStream_t handle) {
   if (found == handles_.end()) return false;
   const StreamPtr stream = found->second;
   handles_.erase(found);
-  RunUntil(lock, *stream, stream->pushed);
+  RunUntil(lock, *stream, stream->pushed, /*waits=*/true);
   std::erase(all_, stream);
   return true;
 }
 
-void Streams::Queue(Stream& stream, Work work) {
-  stream.queue.push_back(std::move(work));
+void Streams::Queue(Stream& stream, Work work, Ready ready) {
+  stream.queue.emplace_back(std::move(work), std::move(ready));
   ++stream.pushed;
   ++works_;
+}
+
+void Streams::QueueWait(const StreamPtr& stream, const Mark& mark) {
+  Queue(*stream, [] {}, [this, mark] { return Try(mark); });
 }
 
 // Puts the waits before work on the default stream, or on a stream that blocks.
@@ -60,7 +65,7 @@ void Streams::JoinDefault(const StreamPtr& stream) {
   const StreamPtr first = Default(stream->device);
   const auto wait = [&](const StreamPtr& other) {
     if (other->done == other->pushed) return;
-    Queue(*stream, [this, mark = Mark{other, other->pushed}] { WaitFor(mark); });
+    QueueWait(stream, {other, other->pushed});
   };
   if (stream != first) {
     if (stream->blocking) wait(first);
@@ -71,20 +76,21 @@ void Streams::JoinDefault(const StreamPtr& stream) {
   }
 }
 
-void Streams::Push(const StreamPtr& stream, Work work) {
+void Streams::Push(const StreamPtr& stream, Work work, Ready ready) {
   std::unique_lock lock(mu_);
   if (stream->capture != nullptr) {
+    if (ready != nullptr) Die("graphs with exchanges between ranks are not built");
     stream->capture->Add(stream, std::move(work));
     return;
   }
   JoinDefault(stream);
-  Queue(*stream, std::move(work));
+  Queue(*stream, std::move(work), std::move(ready));
   Move(lock, *stream);
 }
 
 void Streams::PushWait(const StreamPtr& stream, const Mark& mark) {
   if (mark.stream == nullptr || mark.stream == stream) return;
-  Push(stream, [this, mark] { WaitFor(mark); });
+  Push(stream, [] {}, [this, mark] { return Try(mark); });
 }
 
 void Streams::Move(std::unique_lock<std::mutex>& lock, Stream& stream) {
@@ -92,7 +98,7 @@ void Streams::Move(std::unique_lock<std::mutex>& lock, Stream& stream) {
     case StreamMode::kLazy:
       break;
     case StreamMode::kEager:
-      RunUntil(lock, stream, stream.pushed);
+      RunUntil(lock, stream, stream.pushed, /*waits=*/false);
       break;
     case StreamMode::kRandom:
       RunSome(lock);
@@ -105,25 +111,37 @@ void Streams::RunSome(std::unique_lock<std::mutex>& lock) {
   if (random_() % 2 == 0) return;
   const StreamPtr stream = all_[random_() % all_.size()];
   const uint64_t waiting = stream->pushed - stream->done;
-  if (waiting > 0) RunUntil(lock, *stream, stream->done + 1 + random_() % waiting);
+  if (waiting > 0) RunUntil(lock, *stream, stream->done + 1 + random_() % waiting, /*waits=*/false);
 }
 
-void Streams::RunUntil(std::unique_lock<std::mutex>& lock, Stream& stream, uint64_t position) {
+// Runs the first work of a stream that nobody runs, unless it is not ready.
+bool Streams::RunFirst(std::unique_lock<std::mutex>& lock, Stream& stream) {
+  stream.running = true;
+  auto first = std::move(stream.queue.front());
+  stream.queue.pop_front();
+  lock.unlock();
+  const bool broken = DeviceFault() != cudaSuccess;
+  const bool ready = broken || first.second == nullptr || first.second();
+  if (ready && !broken) first.first();
+  lock.lock();
+  stream.running = false;
+  ready ? static_cast<void>(++stream.done) : stream.queue.push_front(std::move(first));
+  moved_.notify_all();
+  return ready;
+}
+
+bool Streams::RunUntil(std::unique_lock<std::mutex>& lock, Stream& stream, uint64_t position, bool waits) {
+  constexpr auto kAskAgain = std::chrono::microseconds(200);
   while (stream.done < position) {
     if (stream.running) {
+      if (!waits) return false;
       moved_.wait(lock);
-      continue;
+    } else if (!RunFirst(lock, stream)) {
+      if (!waits) return false;
+      moved_.wait_for(lock, kAskAgain);
     }
-    stream.running = true;
-    const Work work = std::move(stream.queue.front());
-    stream.queue.pop_front();
-    lock.unlock();
-    if (DeviceFault() == cudaSuccess) work();
-    lock.lock();
-    stream.running = false;
-    ++stream.done;
-    moved_.notify_all();
   }
+  return true;
 }
 
 Mark Streams::End(const StreamPtr& stream) {
@@ -139,14 +157,20 @@ bool Streams::Passed(const Mark& mark) {
 void Streams::WaitFor(const Mark& mark) {
   if (mark.stream == nullptr) return;
   std::unique_lock lock(mu_);
-  RunUntil(lock, *mark.stream, mark.position);
+  RunUntil(lock, *mark.stream, mark.position, /*waits=*/true);
+}
+
+bool Streams::Try(const Mark& mark) {
+  if (mark.stream == nullptr) return true;
+  std::unique_lock lock(mu_);
+  return RunUntil(lock, *mark.stream, mark.position, /*waits=*/false);
 }
 
 void Streams::WaitForDevice(int device) {
   std::unique_lock lock(mu_);
   const std::vector<StreamPtr> all = all_;
   for (const StreamPtr& stream : all) {
-    if (stream->device == device) RunUntil(lock, *stream, stream->pushed);
+    if (stream->device == device) RunUntil(lock, *stream, stream->pushed, /*waits=*/true);
   }
 }
 

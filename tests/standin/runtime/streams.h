@@ -10,6 +10,7 @@
 #include <mutex>
 #include <random>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 // Streams as queues, and events as places in them.
@@ -22,16 +23,18 @@
 namespace ingot::standin {
 
 using Work = std::function<void()>;
+// Whether work can run, as work that waits for another process. Asked in any thread, as often as somebody waits. Null = always.
+using Ready = std::function<bool()>;
 struct Capture;
 
 struct Stream {
   int device = 0;
   bool blocking = true;
-  std::deque<Work> queue;            // guarded by Streams::mu_
-  uint64_t pushed = 0;               // work ever queued; guarded by mu_
-  uint64_t done = 0;                 // work that has run; guarded by mu_
-  bool running = false;              // a thread runs one of its works; guarded by mu_
-  std::shared_ptr<Capture> capture;  // null = not captured; guarded by mu_
+  std::deque<std::pair<Work, Ready>> queue;  // guarded by Streams::mu_
+  uint64_t pushed = 0;                       // work ever queued; guarded by mu_
+  uint64_t done = 0;                         // work that has run; guarded by mu_
+  bool running = false;                      // a thread runs one of its works; guarded by mu_
+  std::shared_ptr<Capture> capture;          // null = not captured; guarded by mu_
 };
 using StreamPtr = std::shared_ptr<Stream>;
 
@@ -58,14 +61,16 @@ class Streams {
   cudaStream_t Create(int device, bool blocking);
   bool Destroy(cudaStream_t handle);  // its queue still runs when somebody waits for the device
 
-  // Queues `work`, or adds it to the stream's capture.
-  void Push(const StreamPtr& stream, Work work);
+  // Queues `work`, or adds it to the stream's capture, which takes only work that is always ready.
+  void Push(const StreamPtr& stream, Work work, Ready ready = nullptr);
   // Queues a wait for `mark`.
   void PushWait(const StreamPtr& stream, const Mark& mark);
 
   Mark End(const StreamPtr& stream);
   bool Passed(const Mark& mark);
   void WaitFor(const Mark& mark);
+  // Runs work up to `mark` as long as it is ready. Returns whether all has run. Never waits.
+  bool Try(const Mark& mark);
   void WaitFor(const StreamPtr& stream) { WaitFor(End(stream)); }
   void WaitForDevice(int device);
 
@@ -74,9 +79,11 @@ class Streams {
 
  private:
   StreamPtr Default(int device);  // REQUIRES: mu_
-  void Queue(Stream& stream, Work work);
+  void Queue(Stream& stream, Work work, Ready ready);
+  void QueueWait(const StreamPtr& stream, const Mark& mark);
   void JoinDefault(const StreamPtr& stream);
-  void RunUntil(std::unique_lock<std::mutex>& lock, Stream& stream, uint64_t position);
+  bool RunFirst(std::unique_lock<std::mutex>& lock, Stream& stream);
+  bool RunUntil(std::unique_lock<std::mutex>& lock, Stream& stream, uint64_t position, bool waits);
   void RunSome(std::unique_lock<std::mutex>& lock);
   void Move(std::unique_lock<std::mutex>& lock, Stream& stream);
 

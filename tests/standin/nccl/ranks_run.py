@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""Two ranks train a launched run on two devices of the stand-in: ranks_run.py BINARY SOURCE_DIR LIBRARIES LIBINGOT_CUDA [CASE ...].
+
+Their tensors go over NCCL (communicator.h). The run is supervised fine-tuning of a tiny model. Without CASE, runs the first one."""
+import os
+import pathlib
+import re
+import sys
+import tempfile
+
+sys.path[:0] = [str(pathlib.Path(__file__).parents[1]), str(pathlib.Path(__file__).parents[2] / "app" / "runs")]
+from ingot_runs import GROUPS, Ingot, check, role_process, wait_for_rows  # noqa: E402
+from model_run_tests import tensors  # noqa: E402
+from standin import environment  # noqa: E402
+
+STEPS = 4
+SETTINGS = {"data.tasks": "", "data.sft": "examples/smoke/sft.jsonl", "model.chat_format": "compact", "sft.epochs": 0, "sft.max_steps": STEPS,
+            "sft.batch_size": 4, "sft.checkpoint_every": 1, "trainer.micro_batch_tokens": 256, "cluster.trainer_ranks": 2}
+TOLERANCE = 1e-4  # of a tensor's norm, between the CPU's attention and the device's
+
+
+def weights_of(ingot, name):
+    return tensors(pathlib.Path(ingot.folder, name, "checkpoints", "step-00000000", "model.safetensors"))[1]
+
+
+def norm(values):
+    return sum(value * value for value in values) ** 0.5
+
+
+def logs_of(ingot, name):
+    return {path.stem: path.read_text() for path in pathlib.Path(ingot.folder, name, "logs").glob("*.log")}
+
+
+def start(ingot, name, **settings):
+    return ingot.start("launch", {**SETTINGS, "run.name": name, **settings})
+
+
+def finish(ingot, launch, name):
+    """Waits for the end of the run, which must succeed. Returns its output."""
+    output, _ = launch.communicate(timeout=600)
+    check(launch.returncode == 0, f"{name}: exit code {launch.returncode}: {output}{logs_of(ingot, name)}")
+    steps = [row["step"] for row in ingot.metrics(name)]
+    check(steps == list(range(STEPS)), f"{name}: steps {steps}")
+    return output
+
+
+def train(ingot, name, **settings):
+    finish(ingot, start(ingot, name, **settings), name)
+    return weights_of(ingot, name)
+
+
+def ranks_on_devices_equal_ranks_on_cpus(ingot):
+    hosts, devices = train(ingot, "hosts", device="cpu"), train(ingot, "devices", device="cuda")
+    logs = logs_of(ingot, "devices")
+    for rank, log in (("trainer", "cuda:0"), ("trainer-1", "cuda:1")):
+        check(f"device {log}, stand-in" in logs[rank], f"{rank} did not use {log}: {logs[rank]}")
+    check(hosts.keys() == devices.keys(), f"{hosts.keys()} {devices.keys()}")
+    largest = max(norm([a - b for a, b in zip(hosts[name], devices[name])]) / norm(hosts[name]) for name in hosts)
+    losses = [max(abs(a["sft/nll"] - b["sft/nll"]) for a, b in zip(ingot.metrics("hosts"), ingot.metrics("devices")))]
+    print(f"{STEPS} steps of 2 ranks: largest difference {largest:.2g} of a tensor's norm, {losses[0]:.2g} of the loss", flush=True)
+    check(largest <= TOLERANCE, f"the weights differ by {largest}")
+
+
+def a_rank_that_is_killed_or_whose_device_fails(ingot):
+    """All ranks start again from the last checkpoint, and come to the same bits."""
+    whole = train(ingot, "whole", device="cuda")
+    launch = start(ingot, "killed", device="cuda")
+    wait_for_rows(ingot, launch, "killed", 1)
+    os.kill(role_process(launch, "trainer-1"), 9)
+    output = finish(ingot, launch, "killed")
+    check("trainer-1 was killed by signal 9" in output and "all of trainer ended; they are started again together" in output, output)
+    lost = r"rank 1 of 2 disconnected unexpectedly( while this rank waited for .*)?; all ranks restart from the last checkpoint"
+    check(re.search(lost, logs_of(ingot, "killed")["trainer"]), f"{logs_of(ingot, 'killed')}")
+    check(weights_of(ingot, "killed") == whole, "a killed rank changed the weights")
+
+    os.environ.update(INGOT_STANDIN_FAULT="ecc", INGOT_STANDIN_FAULT_AT="20", INGOT_STANDIN_FAULT_ONCE=f"{ingot.folder}/faulted")
+    output = finish(ingot, start(ingot, "faulted", device="cuda"), "faulted")
+    check(re.search(r"trainer(-1)? exited with 76: .*uncorrectable ECC error encountered \(error 214\)", output), output)
+    check("all of trainer ended; they are started again together" in output, output)
+    check(weights_of(ingot, "faulted") == whole, "a device that failed changed the weights")
+
+
+CASES = (ranks_on_devices_equal_ranks_on_cpus, a_rank_that_is_killed_or_whose_device_fails)
+
+
+def main():
+    binary, source, libraries, library, *names = sys.argv[1:]
+    cases = {case.__name__: case for case in CASES}
+    for name in names or [CASES[0].__name__]:
+        with tempfile.TemporaryDirectory(prefix="ingot-ranks-") as folder:
+            os.environ.update(environment(libraries), INGOT_CUDA_LIBRARY=library, INGOT_STANDIN_DEVICES="2", INGOT_STANDIN_INHERIT="1",
+                              TMPDIR=folder)
+            ingot = Ingot(binary, source, folder)
+            ingot.configure("ranks", {key: GROUPS[key] for key in ("run", "model", "trainer", "http")})
+            cases[name](ingot)
+        print(f"{name}: passed", flush=True)
+
+
+if __name__ == "__main__":
+    main()
