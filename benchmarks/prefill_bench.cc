@@ -5,10 +5,13 @@
 //
 // Four calls sample 256 tokens each, while eight prompts of 1,024 tokens arrive, one after the other. `two engines`
 // share calls and prompts, with rollout.prefill_piece_tokens as shown. `apart`: one engine computes the prompts
-// (rollout.router.prefill_engines: 1), and the other one samples and reads them from a store in FOLDER. One compute
-// thread per engine, random bf16 model, rounds interleaved. ITL is the time between two tokens of the four calls, TTFT
-// that of the prompts. Prints medians and ranges over the rounds, and exits with 1 if an answer differs in an id or a
-// log-prob from that of a single engine. Not measured: several machines, CUDA.
+// (rollout.router.prefill_engines: 1), and the other one samples and reads them from a store in FOLDER. `pulled`: the
+// same, but over gRPC and without the folder (rollout.kv_store.path: memory://). One compute thread per engine, random
+// bf16 model, rounds interleaved. ITL is the time between two tokens of the four calls, TTFT that of the prompts. Prints
+// medians and ranges over the rounds, and exits with 1 if an answer differs in an id or a log-prob from that of a single
+// engine. Not measured: several machines, CUDA.
+#include <grpcpp/grpcpp.h>
+
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -19,6 +22,9 @@
 #include <thread>
 #include <vector>
 
+#include "kv/memory_store.h"
+#include "rollout/cache/grpc_kv_store.h"
+#include "rollout/cache/kv_pull_service.h"
 #include "rollout/routing/engine_set.h"
 #include "shared_kv.h"
 
@@ -41,6 +47,37 @@ struct Way {
   std::unique_ptr<rollout::EngineSet> set;
   Times itl_p50, itl_p99, ttft_p50;
 };
+
+// The memory of an engine that computes prompts, and its server on 127.0.0.1.
+struct ServedMemory {
+  ServedMemory() : kept(std::make_shared<kv::MemoryStore>(int64_t{4} << 30)), service(rollout::NewKvPullService(kept)) {
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(service.get());
+    server = builder.BuildAndStart();
+    pulled = rollout::NewPulledStore(
+        {{"rollout-0", grpc::CreateChannel("127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials())}},
+        std::chrono::seconds(10));
+  }
+
+  std::shared_ptr<kv::MemoryStore> kept;
+  std::unique_ptr<grpc::Service> service;
+  std::unique_ptr<grpc::Server> server;
+  std::shared_ptr<kv::Store> pulled;  // of the engine that samples
+};
+
+Way MakePulled(const Bench& bench, const ServedMemory& memory) {
+  Way way{.name = "apart, pulled", .engines = {}, .set = nullptr, .itl_p50 = {}, .itl_p99 = {}, .ttft_p50 = {}};
+  rollout::EngineOptions options = bench.Options(std::string(kv::kMemoryPath));
+  options.router.prefill_engines = 1;
+  options.router.prefill_min_tokens = 256;
+  way.engines.push_back(bench.Engine(options, memory.kept));
+  options.kv_store.write = kv::Write::kNone;
+  way.engines.push_back(bench.Engine(options, memory.pulled));
+  way.set = std::make_unique<rollout::EngineSet>(way.engines, base::Clock::Real(), options.router);
+  return way;
+}
 
 Way MakeWay(const Bench& bench, std::string name, int32_t piece, const std::string& folder) {
   Way way{.name = std::move(name), .engines = {}, .set = nullptr, .itl_p50 = {}, .itl_p99 = {}, .ttft_p50 = {}};
@@ -99,6 +136,8 @@ int main(int argc, char** argv) {
         MakeWay(bench, piece == 0 ? "two engines" : "two engines, piece " + std::to_string(piece), piece, ""));
   }
   ways.push_back(MakeWay(bench, "apart", 0, folder));
+  const ServedMemory memory;
+  ways.push_back(MakePulled(bench, memory));
   bool right = true;
   for (int round = 0; round <= rounds; ++round) {  // the first one is not timed: routers and engines learn their costs
     const auto number_of_round = static_cast<uint64_t>(round + 1);
@@ -115,7 +154,9 @@ int main(int argc, char** argv) {
     std::printf("%-24s %26s %26s %26s\n", way.name.c_str(), way.itl_p50.Text().c_str(), way.itl_p99.Text().c_str(),
                 way.ttft_p50.Text().c_str());
   }
-  std::printf("%s", ways.back().set->MetricsText().c_str());
+  for (size_t i = ways.size() - 2; i < ways.size(); ++i) {
+    std::printf("%s:\n%s", ways[i].name.c_str(), ways[i].set->MetricsText().c_str());
+  }
   std::printf("%s\n", right ? "all answers are equal to the bit" : "AN ANSWER DIFFERS");
   for (Way& way : ways) way.set.reset();
   std::error_code error;

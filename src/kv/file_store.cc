@@ -11,14 +11,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/fd.h"
+#include "kv/chunk_io.h"
 
 namespace ingot::kv {
 namespace {
 
-using std::chrono::nanoseconds;
-
-constexpr nanoseconds kFirstPause = std::chrono::seconds(1);
-constexpr nanoseconds kLongestPause = std::chrono::seconds(16);
 constexpr double kMaintenancePerRetirement = 4;
 constexpr double kLongestMaintenanceSeconds = 5;
 
@@ -71,17 +68,6 @@ absl::StatusOr<base::Fd> OpenChunk(const std::string& path, int64_t bytes) {
   return fd;
 }
 
-template <typename Planes>
-bool HaveSizes(const Planes& planes, std::span<const int64_t> plane_bytes) {
-  if (planes.size() != plane_bytes.size()) return false;
-  for (size_t i = 0; i < planes.size(); ++i) {
-    int64_t sum = 0;
-    for (const auto& piece : planes[i]) sum += std::ssize(piece);
-    if (sum != plane_bytes[i]) return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<FileStore>> FileStore::Open(const Options& options, const base::Clock& clock) {
@@ -95,17 +81,16 @@ absl::StatusOr<std::unique_ptr<FileStore>> FileStore::Open(const Options& option
 FileStore::FileStore(const Options& options, std::unique_ptr<StoreFolder> folder, const base::Clock& clock)
     : options_(options),
       folder_(std::move(folder)),
-      clock_(clock),
-      outage_(absl::StrCat("the KV store ", options.path), clock),
+      errors_(absl::StrCat("the KV store ", options.path), clock),
       maintenance_({.name = "kv maintenance"}, clock) {
   const double seconds = std::min(options.retire_after_s / kMaintenancePerRetirement, kLongestMaintenanceSeconds);
-  timer_ = maintenance_.PostEvery(base::FromSeconds(seconds), [this] { Note(Maintain()).IgnoreError(); });
+  timer_ = maintenance_.PostEvery(base::FromSeconds(seconds), [this] { errors_.Note(Maintain()).IgnoreError(); });
 }
 
 FileStore::~FileStore() = default;
 
 int64_t FileStore::Longest(const Root& root, std::span<const Chunk> chain) {
-  if (chain.empty() || !CheckOn().ok() || !CheckRoot(root, chain.front().root).ok()) return 0;
+  if (chain.empty() || !errors_.Check().ok() || !CheckRoot(root, chain.front().root).ok()) return 0;
   int64_t count = 0;
   while (count < std::ssize(chain) && access(folder_->PathOf(chain[static_cast<size_t>(count)]).c_str(), R_OK) == 0)
     ++count;
@@ -113,65 +98,42 @@ int64_t FileStore::Longest(const Root& root, std::span<const Chunk> chain) {
 }
 
 absl::Status FileStore::Get(const Root& root, const Chunk& chunk, const PlanesToRead& planes) {
-  INGOT_RETURN_IF_ERROR(CheckOn());
+  INGOT_RETURN_IF_ERROR(errors_.Check());
   const absl::Status read = Read(root, chunk, planes);
   if (absl::IsDataLoss(read)) {
     folder_->SetAside(chunk);
     base::MutexLock lock(mu_);
     ++stats_.corrupt;
   }
-  return Note(read);
+  return errors_.Note(read);
 }
 
 absl::Status FileStore::Read(const Root& root, const Chunk& chunk, const PlanesToRead& planes) {
-  if (!HaveSizes(planes, root.plane_bytes))
-    return absl::InvalidArgumentError("the sizes of the planes do not match the root's layout");
+  INGOT_RETURN_IF_ERROR(CheckSizes(planes, root));
   INGOT_RETURN_IF_ERROR(CheckRoot(root, chunk.root));
   const std::string path = folder_->PathOf(chunk);
-  const FileLayout layout = LayoutOf(chunk, root.plane_bytes);
-  INGOT_ASSIGN_OR_RETURN(const base::Fd fd, OpenChunk(path, layout.file_bytes));
-  std::string header(static_cast<size_t>(layout.header_bytes), '\0');
-  INGOT_RETURN_IF_ERROR(ReadAt(fd.get(), std::as_writable_bytes(std::span(header)), 0, path));
-  std::vector<uint64_t> checksums;
-  if (!ReadHeader(header, chunk, root.plane_bytes, checksums))
-    return Wrong(path,
-                 "the header belongs to another "
-                 "chunk");
-  for (size_t i = 0; i < planes.size(); ++i) {
-    base::StreamingChecksum checksum;
-    int64_t at = layout.offsets[i];
-    for (const std::span<std::byte> piece : planes[i]) {
-      INGOT_RETURN_IF_ERROR(ReadAt(fd.get(), piece, at, path));
-      checksum.Update(piece);
-      at += std::ssize(piece);
-    }
-    if (checksum.Digest() != checksums[i]) return Wrong(path, "a checksum differs");
-  }
+  INGOT_ASSIGN_OR_RETURN(const base::Fd fd, OpenChunk(path, LayoutOf(chunk, root.plane_bytes).file_bytes));
+  const auto read = [&](std::span<std::byte> bytes, int64_t offset) { return ReadAt(fd.get(), bytes, offset, path); };
+  INGOT_RETURN_IF_ERROR(ReadChunk(root, chunk, planes, path, read));
   futimens(fd.get(), nullptr);  // records its last use; on failure, it is evicted earlier
   return absl::OkStatus();
 }
 
 absl::Status FileStore::Put(const Root& root, const Chunk& chunk, const PlanesToWrite& planes) {
-  absl::Status written = CheckOn();
-  if (written.ok()) written = Note(Write(root, chunk, planes));
+  absl::Status written = errors_.Check();
+  if (written.ok()) written = errors_.Note(Write(root, chunk, planes));
   base::MutexLock lock(mu_);
   written.ok() ? ++stats_.put_chunks : ++stats_.failed_puts;
   return absl::IsAlreadyExists(written) ? absl::OkStatus() : written;
 }
 
 absl::Status FileStore::Write(const Root& root, const Chunk& chunk, const PlanesToWrite& planes) {
-  if (!HaveSizes(planes, root.plane_bytes))
-    return absl::InvalidArgumentError("the sizes of the planes do not match the root's layout");
+  INGOT_RETURN_IF_ERROR(CheckSizes(planes, root));
   const bool known = CheckRoot(root, chunk.root).ok();
   if (known && access(folder_->PathOf(chunk).c_str(), F_OK) == 0) return absl::OkStatus();
-  std::vector<uint64_t> checksums;
-  for (const auto& plane : planes) {
-    base::StreamingChecksum checksum;
-    for (const std::span<const std::byte> piece : plane) checksum.Update(piece);
-    checksums.push_back(checksum.Digest());
-  }
   const FileLayout layout = LayoutOf(chunk, root.plane_bytes);
-  const std::string draft = folder_->NewDraft(), header = EncodeHeader(chunk, root.plane_bytes, checksums);
+  const std::string draft = folder_->NewDraft();
+  const std::string header = EncodeHeader(chunk, root.plane_bytes, ChecksumsOf(planes));
   const auto write = [&]() -> absl::Status {
     const base::Fd fd(open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
     if (!fd.valid()) return Failed("create", draft);
@@ -215,25 +177,6 @@ absl::Status FileStore::Maintain() {
   for (const base::Key128& root : held) INGOT_RETURN_IF_ERROR(folder_->Keep(root));
   INGOT_RETURN_IF_ERROR(folder_->Retire(options_.retire_after_s));
   return folder_->Clean();
-}
-
-absl::Status FileStore::CheckOn() {
-  base::MutexLock lock(mu_);
-  if (clock_.Now() >= off_until_) return absl::OkStatus();
-  return absl::UnavailableError("the KV store is off after an error");
-}
-
-absl::Status FileStore::Note(const absl::Status& status) {
-  base::MutexLock lock(mu_);
-  if (absl::IsUnavailable(status)) {
-    outage_.Failed(status);
-    pause_ = pause_ == nanoseconds(0) ? kFirstPause : std::min(2 * pause_, kLongestPause);
-    off_until_ = clock_.Now() + pause_;
-  } else {
-    outage_.Over();
-    pause_ = nanoseconds(0);
-  }
-  return status;
 }
 
 // Checks root.json once per root.

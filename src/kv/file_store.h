@@ -2,14 +2,12 @@
 // system must support flock(2) between its machines.
 //
 // A chunk is written to tmp/ and renamed, without fsync. If the machine crashes, a torn file fails its checksum and
-// counts as a miss. After an I/O error, the store is off for 1, 2, 4, ... 16 s, and every call returns UNAVAILABLE at
-// once. The first error and one per minute are logged.
+// counts as a miss. After an I/O error, the store is off for a while (off_after_errors.h), and every call returns
+// UNAVAILABLE at once.
 //
 // A thread marks the held roots and removes old ones (folder.h).
 #pragma once
 
-#include <chrono>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,8 +16,8 @@
 #include "base/clock.h"
 #include "base/executor.h"
 #include "base/mutex.h"
-#include "base/outage.h"
 #include "kv/folder.h"
+#include "kv/off_after_errors.h"
 #include "kv/options.h"
 #include "kv/store.h"
 
@@ -45,19 +43,14 @@ class FileStore final : public Store {
  private:
   FileStore(const Options& options, std::unique_ptr<StoreFolder> folder, const base::Clock& clock);
 
-  absl::Status CheckOn();
-  absl::Status Note(const absl::Status& status);  // turns the store off after UNAVAILABLE; returns `status`
   absl::Status CheckRoot(const Root& root, const base::Key128& key);
   absl::Status Read(const Root& root, const Chunk& chunk, const PlanesToRead& planes);
   absl::Status Write(const Root& root, const Chunk& chunk, const PlanesToWrite& planes);
 
   const Options options_;
   const std::unique_ptr<StoreFolder> folder_;
-  const base::Clock& clock_;
+  OffAfterErrors errors_;
   mutable base::Mutex mu_;
-  base::Outage outage_ ABSL_GUARDED_BY(mu_);
-  std::chrono::nanoseconds off_until_ ABSL_GUARDED_BY(mu_){0};
-  std::chrono::nanoseconds pause_ ABSL_GUARDED_BY(mu_){0};
   std::vector<base::Key128> held_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<base::Key128, bool, base::Key128Hash> right_roots_ ABSL_GUARDED_BY(mu_);  // checked root.json
   StoreStats stats_ ABSL_GUARDED_BY(mu_);

@@ -1,18 +1,23 @@
 #include "kv/options.h"
 
+#include "absl/strings/str_cat.h"
 #include "base/config.h"
+#include "base/printable.h"
+#include "kv/memory_store.h"
 
 namespace ingot::kv {
 
 void Bind(base::Schema& schema, Options& o) {
   schema.Field("path", &o.path,
                "directory in which engines share the KV of whole chunks of a prompt, on a file system of all their "
-               "machines; empty: none");
+               "machines; memory://: the memory of rollout.router.prefill_engines, from which the other engines pull "
+               "over gRPC; empty: none");
   schema.Field("chunk_tokens", &o.chunk_tokens, "tokens per chunk; a multiple of rollout.kv_block_tokens",
                base::InRange(1, 65536));
   schema.Field("max_bytes", &o.max_bytes,
-               "maximum size of the store; the least recently used chunks are removed. Each engine may use one more "
-               "chunk while it writes",
+               "maximum size of the store; the least recently used chunks are removed. In a directory, each engine may "
+               "use one more chunk while it writes. In memory, a store is also at most as large as its engine's KV "
+               "cache",
                base::Positive());
   schema.Choice("write", &o.write, {"prompts", "all", "none"},
                 "what an engine writes: prompts: whole chunks of prompts; all: also chunks of answers; none: "
@@ -29,6 +34,12 @@ void Bind(base::Schema& schema, Options& o) {
       base::Positive());
 }
 
-absl::Status Options::Validate() const { return base::CheckBounds(*this); }
+absl::Status Options::Validate() const {
+  if (path.find("://") != std::string::npos && !IsInMemory(*this)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("kv_store.path is ", base::Shown(path), ": it must be a directory or ", base::View(kMemoryPath)));
+  }
+  return base::CheckBounds(*this);
+}
 
 }  // namespace ingot::kv

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <span>
 
+#include "kv/memory_store.h"
 #include "rollout/kv_store_rig.h"
 
 namespace ingot::rollout {
@@ -295,6 +296,10 @@ TEST_F(KvStoreTest, OptionsThatDoNotFitAreNamed) {
   EXPECT_THAT(error([](EngineOptions& o) { o.kv_store.io_threads = 0; }), testing::HasSubstr("kv_store.io_threads"));
   EXPECT_THAT(error([](EngineOptions& o) { o.router.prefill_engines = 1, o.kv_store.path = ""; }),
               testing::HasSubstr("kv_store.path"));
+  EXPECT_THAT(error([](EngineOptions& o) { o.kv_store.path = kv::kMemoryPath; }),
+              testing::HasSubstr("router.prefill_engines"));
+  EXPECT_THAT(error([](EngineOptions& o) { o.kv_store.path = "s3://kv"; }), testing::HasSubstr("memory://"));
+  EXPECT_EQ(error([](EngineOptions& o) { o.router.prefill_engines = 1, o.kv_store.path = kv::kMemoryPath; }), "");
   EXPECT_THAT(error([](EngineOptions& o) { o.router.prefill_engines = 1, o.kv_store.write = kv::Write::kNone; }),
               testing::HasSubstr("kv_store.write"));
 }

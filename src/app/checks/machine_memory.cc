@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_format.h"
 #include "base/process_memory.h"
+#include "kv/memory_store.h"
 #include "model/device_memory.h"
 #include "rollout/engine/torch_runner.h"
 #include "trainer/run_memory.h"
@@ -48,7 +49,12 @@ MachineNeed NeedOfRoles(const RunConfig& config, const model::ModelConfig& shape
   need.cache = rollout::CacheBytes(shape, config.rollout);
   need.versions = 2 * trainer.version;
   for (const RoleProcess& process : roles) {
-    if (process.role == "rollout") ++need.engines;
+    if (process.role == "rollout") {
+      ++need.engines;
+      const bool keeps =
+          kv::IsInMemory(config.rollout.kv_store) && process.index < config.rollout.router.prefill_engines;
+      if (keeps) need.kept += std::min(config.rollout.kv_store.max_bytes, need.cache);
+    }
     if (process.role != "trainer") continue;
     ++need.ranks;
     need.trainer += trainer.ranks[static_cast<size_t>(process.index)];
@@ -69,7 +75,8 @@ absl::Status CheckMachineHolds(const MachineNeed& need, int64_t available, const
     absl::StrAppendFormat(&parts, "%s%d engine%s of %.3g GB (KV cache %.3g GB, two versions %.3g GB)",
                           parts.empty() ? "" : ", ", need.engines, need.engines > 1 ? "s" : "",
                           gb(need.cache + need.versions), gb(need.cache), gb(need.versions));
-    const int64_t left = available - need.trainer - need.engines * need.versions;
+    if (need.kept > 0) absl::StrAppendFormat(&parts, ", KV for other engines %.3g GB", gb(need.kept));
+    const int64_t left = available - need.trainer - need.kept - need.engines * need.versions;
     const int64_t of_token = std::max<int64_t>(1, need.cache / config.rollout.kv_cache_tokens);
     advice = absl::StrFormat("rollout.kv_cache_tokens (%d; %d would fit)%s%s", config.rollout.kv_cache_tokens,
                              std::max<int64_t>(0, left / need.engines / of_token),

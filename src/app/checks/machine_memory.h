@@ -21,10 +21,11 @@ namespace ingot::app {
 struct MachineNeed {
   int engines = 0, ranks = 0;
   int64_t cache = 0;     // one engine's KV cache
+  int64_t kept = 0;      // prompts' KV that engines keep for others (rollout.kv_store.path: memory://), all together
   int64_t versions = 0;  // one engine's weights: the version it serves and the version it is decoding
   int64_t trainer = 0;   // all ranks together
 
-  int64_t total() const { return engines * (cache + versions) + trainer; }
+  int64_t total() const { return engines * (cache + versions) + kept + trainer; }
 };
 
 MachineNeed NeedOfRoles(const RunConfig& config, const model::ModelConfig& shape, std::span<const RoleProcess> roles);

@@ -11,6 +11,7 @@
 #include "app/run/threads.h"
 #include "engines/server/server_process.h"
 #include "kv/file_store.h"
+#include "kv/memory_store.h"
 #include "rollout/engine/torch_runner.h"
 #include "trainer/run_memory.h"
 
@@ -33,9 +34,10 @@ absl::Status CheckExternalServer(const RunConfig& config) {
   return engines::CheckServerCommand(engines::CommandOf(config.engine, config.external));
 }
 
-// Creates the store if it does not exist, as its first engine would.
+// Creates the store's directory if it does not exist, as its first engine would.
 absl::Status CheckKvStore(const RunConfig& config) {
-  return config.rollout.kv_store.on() ? kv::FileStore::Open(config.rollout.kv_store).status() : absl::OkStatus();
+  const kv::Options& store = config.rollout.kv_store;
+  return store.on() && !kv::IsInMemory(store) ? kv::FileStore::Open(store).status() : absl::OkStatus();
 }
 
 // Checks what this machine needs. A launcher that submits jobs needs little, but its keys are checked.

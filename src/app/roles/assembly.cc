@@ -124,14 +124,23 @@ class GatewayObject final : public gateway::Client {
 absl::StatusOr<std::unique_ptr<rollout::Engine>> MakeEngine(const rollout::EngineOptions& options,
                                                             const ModelSetup& model,
                                                             const std::shared_ptr<const weights::Snapshot>& initial,
-                                                            std::shared_ptr<kernels::ComputeMember> compute) {
+                                                            std::shared_ptr<kernels::ComputeMember> compute,
+                                                            std::shared_ptr<kv::Store> store) {
   rollout::Engine::Parts parts;
   INGOT_ASSIGN_OR_RETURN(parts.runner, rollout::NewTorchRunner(model.shape, options, model.device, std::move(compute)));
   parts.tokenizer = model.text.tokenizer;
-  if (options.kv_store.on()) {
+  parts.store = std::move(store);
+  if (parts.store == nullptr && kv::IsInMemory(options.kv_store)) {
+    parts.store = MakeMemoryStore(options, model.shape);
+  } else if (parts.store == nullptr && options.kv_store.on()) {
     INGOT_ASSIGN_OR_RETURN(parts.store, kv::FileStore::Open(options.kv_store));
   }
   return rollout::Engine::Create(options, std::move(parts), initial);
+}
+
+std::shared_ptr<kv::MemoryStore> MakeMemoryStore(const rollout::EngineOptions& options,
+                                                 const model::ModelConfig& shape) {
+  return std::make_shared<kv::MemoryStore>(std::min(options.kv_store.max_bytes, rollout::CacheBytes(shape, options)));
 }
 
 absl::StatusOr<reward::TermParts> MakeTermParts(const RunConfig& config, const RoleClients& clients,

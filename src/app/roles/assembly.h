@@ -28,6 +28,7 @@
 #include "engines/server/exchange_folder.h"
 #include "gateway/gateway.h"
 #include "kernels/compute_share.h"
+#include "kv/memory_store.h"
 #include "reward/term_parts.h"
 #include "rollout/engine/engine.h"
 #include "scheduler/scheduler.h"
@@ -35,16 +36,23 @@
 namespace ingot::app {
 
 // Creates an engine on the model's device. `initial` is its weights; null = requests wait for the first update.
-// `compute` is as in NewTorchRunner. Returns errors from the model's runner and Engine::Create.
+// `compute` is as in NewTorchRunner. `store` is its KV store; null = that of options.kv_store. Returns errors from the
+// model's runner, FileStore::Open, and Engine::Create.
 absl::StatusOr<std::unique_ptr<rollout::Engine>> MakeEngine(
     const rollout::EngineOptions& options, const ModelSetup& model,
     const std::shared_ptr<const weights::Snapshot>& initial = nullptr,
-    std::shared_ptr<kernels::ComputeMember> compute = nullptr);
+    std::shared_ptr<kernels::ComputeMember> compute = nullptr, std::shared_ptr<kv::Store> store = nullptr);
+
+// Returns a KV store in memory. It has at most kv_store.max_bytes, and no more than an engine's KV cache.
+std::shared_ptr<kv::MemoryStore> MakeMemoryStore(const rollout::EngineOptions& options,
+                                                 const model::ModelConfig& shape);
 
 struct ServedEnginePlace {
-  std::string owner;     // names the run and its role in file names
-  std::string log_path;  // of a server that the role starts
-  int index = 0;         // among the run's engines
+  std::string owner;                   // names the run and its role in file names
+  std::string log_path;                // of a server that the role starts
+  int index = 0;                       // among the run's engines
+  std::shared_ptr<kv::Store> store{};  // of Ingot's own engine; null = that of rollout.kv_store
+  bool writes = false;                 // to `store`
 };
 
 // Creates the engine that samples for the run: Ingot's own, or a client of another project's server (rollout.engine),

@@ -148,7 +148,9 @@ absl::StatusOr<std::unique_ptr<rollout::ServedEngine>> MakeServedEngine(
     const RunConfig& config, const ModelSetup& model, const ServedEnginePlace& place,
     std::shared_ptr<kernels::ComputeMember> compute) {
   if (config.has_external_engine()) return MakeExternalEngine(config, model, place);
-  return MakeEngine(config.rollout, model, /*initial=*/nullptr, std::move(compute));
+  rollout::EngineOptions options = config.rollout;
+  if (place.store != nullptr && !place.writes) options.kv_store.write = kv::Write::kNone;
+  return MakeEngine(options, model, /*initial=*/nullptr, std::move(compute), place.store);
 }
 
 }  // namespace ingot::app

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "kv/memory_store.h"
 #include "reward/terms/judge.h"
 #include "reward/terms/python_score.h"
 
@@ -49,7 +50,7 @@ std::vector<std::string> FilesOfRun(const RunConfig& config) {
                                     config.gateway.admin_key_file,
                                     config.learn.users_file,
                                     config.http.tls_key,
-                                    config.rollout.kv_store.path,
+                                    kv::IsInMemory(config.rollout.kv_store) ? "" : config.rollout.kv_store.path,
                                     config.cluster.token_file,
                                     config.cluster.tls_key,
                                     config.cluster.registry.password_file,

@@ -1,6 +1,8 @@
 #include "rollout/engine/engine_options.h"
 
+#include "absl/strings/str_cat.h"
 #include "base/config.h"
+#include "kv/memory_store.h"
 
 namespace ingot::rollout {
 
@@ -64,7 +66,8 @@ absl::Status CheckPrefill(const EngineOptions& o) {
   if (!o.kv_store.on()) {
     return absl::InvalidArgumentError(
         absl::StrCat("router.prefill_engines is ", o.router.prefill_engines,
-                     ", but kv_store.path, through which engines hand over prompts, is empty: set it"));
+                     ", but kv_store.path, through which engines hand over prompts, is empty: set it, for example to ",
+                     base::View(kv::kMemoryPath)));
   }
   if (o.kv_store.write == kv::Write::kNone) {
     return absl::InvalidArgumentError(
@@ -78,6 +81,13 @@ absl::Status CheckPrefill(const EngineOptions& o) {
 
 absl::Status CheckStore(const EngineOptions& o) {
   if (!o.kv_store.on()) return absl::OkStatus();
+  INGOT_RETURN_IF_ERROR(o.kv_store.Validate());
+  if (kv::IsInMemory(o.kv_store) && o.router.prefill_engines == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("kv_store.path is ", base::View(kv::kMemoryPath),
+                     ", but router.prefill_engines, from which the other engines pull, is 0: set it to at least 1, or "
+                     "kv_store.path to a directory"));
+  }
   if (!o.prefix_cache) {
     return absl::InvalidArgumentError(
         "kv_store.path is set, but prefix_cache is false, so that no KV is reused: set prefix_cache to true, or remove "

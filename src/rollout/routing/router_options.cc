@@ -16,12 +16,12 @@ void Bind(base::Schema& schema, RouterOptions& o) {
   schema.Field("load_weight", &o.load_weight,
                "with policy cost, the cost of one more call in flight on an engine, in prompt tokens",
                base::InRange(0, 1000000));
-  schema.Field(
-      "prefill_engines", &o.prefill_engines,
-      "number of engines, from rollout-0 on, that compute long prompts for the others, which read them from "
-      "rollout.kv_store; these engines sample only if no other engine accepts a call; 0: every engine computes "
-      "its own prompts",
-      base::NotNegative());
+  schema.Field("prefill_engines", &o.prefill_engines,
+               "number of engines, from rollout-0 on, that compute long prompts for the others, which read them from "
+               "rollout.kv_store or pull them from these engines (rollout.kv_store.path: memory://); these engines "
+               "sample only if no other engine accepts a call; 0: every engine computes "
+               "its own prompts",
+               base::NotNegative());
   schema.Field("prefill_min_tokens", &o.prefill_min_tokens,
                "with prefill_engines, prompt tokens that the sampling engine would have to compute from which a prompt "
                "is computed by another engine",

@@ -50,6 +50,19 @@ TEST(MachineMemory, AddsUpTheEnginesAndRanksOfAMachine) {
   EXPECT_LT(part.trainer, need.trainer);
 }
 
+TEST(MachineMemory, CountsTheKvThatEnginesKeepForOthers) {
+  RunConfig config = Config(3, 1);
+  const int64_t without = NeedOfRoles(config, Shape(), AllRoles(config)).total();
+  config.rollout.kv_store.path = "memory://";
+  config.rollout.router.prefill_engines = 2;
+  const MachineNeed need = NeedOfRoles(config, Shape(), AllRoles(config));
+  EXPECT_EQ(need.total(), without + 2 * need.cache) << "at most as large as a KV cache";
+  config.rollout.kv_store.max_bytes = 100;
+  EXPECT_EQ(NeedOfRoles(config, Shape(), AllRoles(config)).total(), without + 200);
+  EXPECT_THAT(std::string(CheckMachineHolds(need, without, config, "here").message()),
+              HasSubstr("KV for other engines"));
+}
+
 // The versions that the trainer publishes are in the host's memory.
 TEST(MachineMemory, ATrainersDeviceHoldsLessThanItsProcess) {
   const trainer::TrainerBytes plain = trainer::LeastBytes(trainer::TrainerOptions(), Shape(), 1);

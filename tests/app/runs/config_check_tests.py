@@ -58,6 +58,8 @@ def mutations(ingot):
         ("store's folder", {"rollout.kv_store.path": "/proc/nowhere"}, "/proc/nowhere"),
         ("store's chunks", {"rollout.kv_store.path": folder / "kv", "rollout.kv_store.chunk_tokens": 7}, "kv_block_tokens"),
         ("prefill without a store", {"rollout.router.prefill_engines": 1}, "kv_store.path"),
+        ("memory that nobody reads", {"rollout.kv_store.path": "memory://"}, "router.prefill_engines"),
+        ("store's URL", {"rollout.kv_store.path": "s3://kv"}, "a directory or memory://"),
         ("engines that only prefill", {"rollout.kv_store.path": folder / "kv", "rollout.router.prefill_engines": 9}, "cluster.rollout_engines"),
         ("no tasks", {"data.tasks": empty}, "empty.jsonl"),
         ("held-out tasks", {"eval.tasks": "/no/such/tasks.jsonl"}, "eval.tasks"),

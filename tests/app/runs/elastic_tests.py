@@ -5,7 +5,7 @@ Cases: gateways (one of two is stopped in the middle of a stream; the episode go
 writes nothing into it afterwards), engines (one joins a running job, takes calls and leaves; another one joins and is
 killed), pools (of two processes that serve a pool in PostgreSQL one is killed, and then the other is stopped; nothing is
 lost), slices (engines are killed while a client's stream in slices goes on), prefill (an engine computes prompts for two
-others, which read them from a store, and one after the other is killed).
+others, which read them from a store, and one after the other is killed), pull (the same without a shared file system).
 """
 import http.client
 import json
@@ -144,9 +144,8 @@ def case_engines(ingot):
         end(engine, launch)
 
 
-def case_prefill(ingot):
-    store = pathlib.Path(ingot.folder) / "kv"
-    own = {**SHORT, "run.name": "prefill", "scheduler.total_steps": 40, "numerics": "exact", "cluster.rollout_engines": 3,
+def check_prefill(ingot, name, store):
+    own = {**SHORT, "run.name": name, "scheduler.total_steps": 40, "numerics": "exact", "cluster.rollout_engines": 3,
            "cluster.max_restarts": 100, "cluster.registry.ttl_s": 2, "cluster.token_file": write_secret(ingot, "token"),
            "rollout.kv_store.path": store, "rollout.kv_store.chunk_tokens": 16, "rollout.kv_store.retire_after_s": 5,
            "rollout.router.prefill_engines": 1, "rollout.router.prefill_min_tokens": 16,
@@ -154,20 +153,29 @@ def case_prefill(ingot):
     launch = ingot.start("launch", own)
     try:
         for kill in range(12):
-            wait_for_rows(ingot, launch, "prefill", 2 + kill)
+            wait_for_rows(ingot, launch, name, 2 + kill)
             os.kill(role_process(launch, f"rollout-{kill % 3}"), signal.SIGKILL)
         output, _ = launch.communicate(timeout=600)
         check(launch.returncode == 0, f"exit code {launch.returncode}: {output}")
-        rows = check_run(ingot, "prefill", 40)
+        rows = check_run(ingot, name, 40)
         check(all(row["mismatch/logprob_abs_diff_max"] == 0 for row in rows), "rollout and trainer differ")
         read = sum(row.get("kv_store/fetched_tokens", 0) for row in rows)
         check(read > 0, "no engine read what another one computed")
         check(sum(row.get("kv_store/corrupt", 0) for row in rows) == 0, "chunks with wrong bytes")
-        print(f"{read:.0f} tokens read from the store", flush=True)
-        files = [file for file in store.glob("tmp/*") if file.is_file()]
-        check(len(files) <= 3, f"killed writers left {files}")  # their next start removes them
+        print(f"{read:.0f} tokens read from {store}", flush=True)
     finally:
         end(launch)
+
+
+def case_prefill(ingot):
+    store = pathlib.Path(ingot.folder) / "kv"
+    check_prefill(ingot, "prefill", store)
+    files = [file for file in store.glob("tmp/*") if file.is_file()]
+    check(len(files) <= 3, f"killed writers left {files}")  # their next start removes them
+
+
+def case_pull(ingot):
+    check_prefill(ingot, "pull", "memory://")
 
 
 def case_pools(ingot):
@@ -287,4 +295,4 @@ def case_slices(ingot):
 
 
 if __name__ == "__main__":
-    main(case_gateways, case_engines, case_prefill, case_pools, case_slices)
+    main(case_gateways, case_engines, case_prefill, case_pull, case_pools, case_slices)
