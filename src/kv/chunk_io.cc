@@ -7,7 +7,7 @@
 namespace ingot::kv {
 namespace {
 
-absl::Status Wrong(std::string_view place, std::string_view what) {
+absl::Status WrongBytes(std::string_view place, std::string_view what) {
   return absl::DataLossError(absl::StrCat(base::View(place), ": ", base::View(what)));
 }
 
@@ -30,7 +30,7 @@ absl::Status ReadChunk(const Root& root, const Chunk& chunk, const PlanesToRead&
   INGOT_RETURN_IF_ERROR(read(std::as_writable_bytes(std::span(header)), 0));
   std::vector<uint64_t> checksums;
   if (!ReadHeader(header, chunk, root.plane_bytes, checksums)) {
-    return Wrong(place, "the header belongs to another chunk");
+    return WrongBytes(place, "the header belongs to another chunk");
   }
   for (size_t i = 0; i < planes.size(); ++i) {
     base::StreamingChecksum checksum;
@@ -40,7 +40,7 @@ absl::Status ReadChunk(const Root& root, const Chunk& chunk, const PlanesToRead&
       checksum.Update(piece);
       at += std::ssize(piece);
     }
-    if (checksum.Digest() != checksums[i]) return Wrong(place, "a checksum differs");
+    if (checksum.Digest() != checksums[i]) return WrongBytes(place, "a checksum differs");
   }
   return absl::OkStatus();
 }
