@@ -265,8 +265,11 @@ TEST_F(PrefillKillTest, ANewProcessComputesNoWholeChunkOfALongPrompt) {
     EngineProcess engine(Kind::kDirectory, prefill_socket_, folder_.path() + "/kv");
     AwaitTrue([&] { return engine.Status().ok(); });
     *answer = AnswerOf(*engine.client(), ask);
-    if (answer == &first) AwaitTrue([&] { return engine.Status()->kv_store().put_chunks() == kTokens / 256; });
-    if (answer == &second) EXPECT_EQ(engine.Status()->kv_store().fetched_tokens(), kTokens);
+    if (answer == &first) {
+      AwaitTrue([&] { return engine.Status()->kv_store().put_chunks() == kTokens / 256; });
+    } else {
+      EXPECT_EQ(engine.Status()->kv_store().fetched_tokens(), kTokens);
+    }
   }
   EXPECT_EQ(first.cached, 0);
   EXPECT_EQ(second.cached, kTokens) << "it computes only the 3 tokens after the last whole chunk";
