@@ -16,6 +16,7 @@
 #include "base/written_files.h"
 #include "model/families/family.h"
 #include "model/layer_spec.h"
+#include "model/mtp_head.h"
 #include "model/served_types.h"
 #include "model/stored_tensors.h"
 
@@ -149,12 +150,6 @@ bool Exists(const std::string& path) {
   return ::stat(path.c_str(), &info) == 0;
 }
 
-// Returns a folder's weights file, or the index of its shards.
-std::string WeightsOf(const std::string& dir) {
-  const std::string path = dir + "/model.safetensors", index = path + ".index.json";
-  return !Exists(path) && Exists(index) ? index : path;
-}
-
 // Checks whether the folder's weight files have changed since they were written.
 absl::Status CheckWeightsFiles(const std::string& dir) {
   INGOT_ASSIGN_OR_RETURN(const base::WrittenFiles written, base::WrittenFiles::Of(dir));
@@ -162,6 +157,11 @@ absl::Status CheckWeightsFiles(const std::string& dir) {
 }
 
 }  // namespace
+
+std::string WeightsOf(const std::string& dir) {
+  const std::string path = dir + "/model.safetensors", index = path + ".index.json";
+  return !Exists(path) && Exists(index) ? index : path;
+}
 
 std::map<std::string, std::vector<int64_t>> Parameters::Shapes(const ModelConfig& config) {
   return SpecOf(config).Shapes();
@@ -241,11 +241,9 @@ absl::StatusOr<Parameters> Parameters::FromTensors(const ModelConfig& config,
     parameters.tensors_[name] = found->second;
     tensors.erase(found);
   }
-  const Family* const family = FindFamily(config.model_type);
   for (const auto& [name, tensor] : tensors) {
     if (EndsWith(name, "rotary_emb.inv_freq")) continue;  // a constant in old Llama checkpoints
-    if (family != nullptr && family->skips_next_layers && LayerOf(name) >= config.num_hidden_layers) continue;
-    if (family != nullptr && !family->skipped_prefix.empty() && name.starts_with(family->skipped_prefix)) continue;
+    if (IsMtpTensor(config, name)) continue;
     return absl::InvalidArgumentError(absl::StrCat("tensor '", name, "' does not belong to this configuration"));
   }
   return parameters;

@@ -19,6 +19,9 @@ struct StoredTensors {
   int64_t bytes = 0;                          // total size of the tensors
 };
 
+// Returns the path of a model folder's weights: a file, or the index of its shards.
+std::string WeightsOf(const std::string& dir);
+
 // Reads the headers of one file, or of the shards listed in an index (*.json). Same errors as LoadSafetensors
 // (parameters.h).
 absl::StatusOr<StoredTensors> DescribeSafetensors(const std::string& path);

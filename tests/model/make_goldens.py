@@ -175,7 +175,8 @@ def main(folder, names):
         print(name, sum(f.stat().st_size for f in out.iterdir()), "bytes")
 
 
-if sys.argv[2:3] == ["--calls"]:
-    write_calls(sys.argv[1], sys.argv[3:])
-else:
-    main(sys.argv[1], sys.argv[2:])
+if __name__ == "__main__":
+    if sys.argv[2:3] == ["--calls"]:
+        write_calls(sys.argv[1], sys.argv[3:])
+    else:
+        main(sys.argv[1], sys.argv[2:])

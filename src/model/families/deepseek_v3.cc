@@ -132,7 +132,7 @@ constexpr Family FamilyOf(const char* model_type) {
           .architecture = "DeepseekV3ForCausalLM",
           .default_head_dim = 64,
           .own_code = "modeling_deepseek",
-          .skips_next_layers = true,
+          .mtp = &kNextLayers,
           .layer = Layer,
           .read = Read,
           .write = Write,

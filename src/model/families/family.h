@@ -24,6 +24,16 @@ enum class Window : uint8_t {
   kPattern,     // all except every full_layer_every-th
 };
 
+// Names of a family's prediction layers (mtp_head.h). In a name, "%" stands for the layer's index from 0, and "#" for
+// num_hidden_layers + index.
+struct MtpNames {
+  std::string_view count;    // the key in config.json with the number of layers
+  std::string_view tensors;  // the prefix of all their tensors
+  std::string_view layer;    // the prefix of a decoder layer's tensors
+  std::string_view embedding_norm, state_norm, projection, norm;
+  std::string_view embedding_copy = "", head_copy = "";  // copies of the policy's tensors; empty = none
+};
+
 struct Family {
   std::string_view model_type;
   std::string_view architecture;
@@ -42,9 +52,8 @@ struct Family {
   int64_t full_layer_every = 0;
   int64_t default_window = 0;      // 0 = 4096
   std::string_view own_code = "";  // module in auto_map that computes the same model; empty = none is accepted
-  bool skips_next_layers = false;  // the file may have extra layers after the last one, which predict later tokens
-  std::string_view skipped_prefix = "";  // prefix of tensors in the file to ignore; empty = none
-  bool lists_layers = false;             // `read` reads layer_types, because it specifies more than windows
+  const MtpNames* mtp = nullptr;   // null = the family has no prediction layers
+  bool lists_layers = false;       // `read` reads layer_types, because it specifies more than windows
   std::string_view activation_key = "hidden_act", activation = "silu";
   bool out_bias = true;          // attention_bias includes o_proj
   bool always_out_bias = false;  // always on, regardless of the file

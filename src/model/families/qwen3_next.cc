@@ -22,6 +22,14 @@ const ExpertNames kNames = {.router = "mlp.gate.weight",
                             .shared_down = "mlp.shared_expert.down_proj.weight",
                             .shared_share = "mlp.shared_expert_gate.weight"};
 
+const MtpNames kMtp = {.count = "mtp_num_hidden_layers",
+                       .tensors = "mtp.",
+                       .layer = "mtp.layers.%.",
+                       .embedding_norm = "mtp.pre_fc_norm_embedding.weight",
+                       .state_norm = "mtp.pre_fc_norm_hidden.weight",
+                       .projection = "mtp.fc.weight",
+                       .norm = "mtp.norm.weight"};
+
 void AddRecurrence(const ModelConfig& config, const std::string& prefix, LayerSpec* layer) {
   const RecurrentConfig& r = config.recurrent;
   kernels::DeltaShape& shape = layer->recurrence.shape;
@@ -178,7 +186,7 @@ const Family kQwen3Next = {.model_type = "qwen3_next",
                            .names_plain_layers = true,
                            .partial_rotary = true,
                            .rotary_share = 0.25,
-                           .skipped_prefix = "mtp.",
+                           .mtp = &kMtp,
                            .lists_layers = true,
                            .layer = Layer,
                            .read = Read,

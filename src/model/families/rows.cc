@@ -8,6 +8,16 @@
 
 namespace ingot::model {
 
+const MtpNames kNextLayers = {.count = "num_nextn_predict_layers",
+                              .tensors = "model.layers.#.",
+                              .layer = "model.layers.#.",
+                              .embedding_norm = "model.layers.#.enorm.weight",
+                              .state_norm = "model.layers.#.hnorm.weight",
+                              .projection = "model.layers.#.eh_proj.weight",
+                              .norm = "model.layers.#.shared_head.norm.weight",
+                              .embedding_copy = "model.layers.#.embed_tokens.weight",
+                              .head_copy = "model.layers.#.shared_head.head.weight"};
+
 std::string LayerPrefix(int64_t index) { return absl::StrCat("model.layers.", index, "."); }
 
 void AddAttention(const ModelConfig& config, int64_t index, LayerSpec* layer) {

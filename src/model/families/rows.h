@@ -4,12 +4,16 @@
 #include <cstdint>
 #include <string>
 
+#include "model/families/family.h"
 #include "model/layer_spec.h"
 
 namespace ingot::model {
 
 // Returns "model.layers.INDEX."
 std::string LayerPrefix(int64_t index);
+
+// The prediction layers of DeepSeek-V3 and related families, which follow the last layer.
+extern const MtpNames kNextLayers;
 
 // Adds grouped-query attention for layer `index`: q, k, v, and o, with the biases, head norms, window, and sinks that
 // the configuration specifies.
