@@ -21,6 +21,7 @@ namespace ingot::gateway {
 // All pointers must outlive the gateway.
 struct GatewayParts {
   std::shared_ptr<rollout::Client> engine;
+  bool pins_episodes = false;  // true = an episode's calls prefer the version of its first call
   std::map<std::string, std::shared_ptr<rollout::Client>> external = {};  // by model name in GatewayOptions::models
   std::map<std::string, std::shared_ptr<TextModel>> text_models = {};     // for models with a url
   datapool::Client* pool = nullptr;                                       // null = nothing is recorded (`ingot serve`)

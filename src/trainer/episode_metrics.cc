@@ -1,9 +1,12 @@
 #include "trainer/episode_metrics.h"
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
 #include <set>
 #include <string_view>
 
+#include "base/checksum.h"
 #include "base/task_domain.h"
 #include "tree/episode_return.h"
 #include "tree/episode_time.h"
@@ -16,6 +19,30 @@ namespace {
 // Returns whether the metric's maximum is also reported.
 bool HasMax(std::string_view name) {
   return name == "response_length" || name == "num_turns" || name == "async/staleness";
+}
+
+int64_t TokensOf(const v1::EpisodeTree& tree, const std::string& key) {
+  const auto found = tree.segments().find(base::Hex(key));
+  return found == tree.segments().end() ? 0 : found->second.token_ids_size();
+}
+
+// Returns the share of the calls' prompt tokens that an earlier call of the episode had already computed or sampled, but
+// that the engine did not have in its cache; nullopt = no call has a prompt.
+std::optional<double> RecomputeShare(const v1::EpisodeTree& tree) {
+  std::map<std::string_view, const v1::Call*> by_id;
+  for (const v1::Call& call : tree.calls()) by_id[call.call_id()] = &call;
+  double prompt = 0, recomputed = 0;
+  for (const v1::Call& call : tree.calls()) {
+    if (call.encoded()) continue;
+    prompt += static_cast<double>(call.context_tokens());
+    const auto parent = by_id.find(call.parent_call_id());
+    if (!call.has_continued_segments() || parent == by_id.end()) continue;
+    int64_t known = parent->second->context_tokens();
+    const int shared = std::min(call.continued_segments(), parent->second->sampled_keys_size());
+    for (int i = 0; i < shared; ++i) known += TokensOf(tree, parent->second->sampled_keys(i));
+    recomputed += static_cast<double>(std::max<int64_t>(known - call.cached_tokens(), 0));
+  }
+  return prompt > 0 ? std::optional(recomputed / prompt) : std::nullopt;
 }
 
 void Print(const std::map<std::string, MeanMax>& values, const std::string& suffix, StepMetrics& metrics) {
@@ -56,6 +83,7 @@ void EpisodeMetrics::AddEpisode(const v1::EpisodeTree& tree, int64_t sampled, in
     signals_[name] = tree::HasOwnMetric(name) ? name : "signal/" + name;
   }
   const double calls = static_cast<double>(tree.calls_size());
+  const std::optional<double> recompute = RecomputeShare(tree);
   ForEach(episode, [&](Values& values) {
     values["reward/batch_mean"].Add(tree::ReturnOf(episode));
     if (episode.has_reward()) values["reward/outcome"].Add(tree::ReturnOf<v1::Episode>(episode));
@@ -75,6 +103,7 @@ void EpisodeMetrics::AddEpisode(const v1::EpisodeTree& tree, int64_t sampled, in
       values["agent/malformed_ratio"].Add(static_cast<double>(malformed) / calls);
       values["agent/parallel_branches"].Add(calls - static_cast<double>(continued.size()));
     }
+    if (recompute.has_value()) values["rollout/recompute_share"].Add(*recompute);
     if (const double seconds = tree::SecondsOf(episode); seconds > 0) values["agent/episode_seconds"].Add(seconds);
     for (const auto& [name, value] : episode.signals()) {
       if (const auto it = signals_.find(name); it != signals_.end()) values[it->second].Add(value);

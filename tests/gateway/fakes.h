@@ -133,6 +133,7 @@ struct World {
   Gateway& gateway() {
     if (gateway_ == nullptr) {
       auto made = Gateway::Create(options, {.engine = engine,
+                                            .pins_episodes = pins_episodes,
                                             .external = external,
                                             .pool = with_pool ? &pool : nullptr,
                                             .admission = with_admission ? &admission : nullptr,
@@ -212,7 +213,7 @@ struct World {
   std::string admin_key;
   std::shared_ptr<const text::ChatFormat> format = TestFormat();  // of the engine's tokenizer
   std::map<std::string, std::shared_ptr<rollout::Client>> external;
-  bool with_pool = true, with_admission = true;
+  bool with_pool = true, with_admission = true, pins_episodes = false;
   int32_t vocab_size = 0;  // the model's; 0 = the tokenizer's
 
  private:

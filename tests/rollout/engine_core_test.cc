@@ -550,6 +550,13 @@ TEST(EngineOptionsTest, FaultsNameTheField) {
   EXPECT_THAT(fault([](EngineOptions& o) { o.prefill_piece_tokens = 1025; }),
               testing::HasSubstr("at most max_batch_tokens, 1024"));
   EXPECT_THAT(fault([](EngineOptions& o) { o.max_update_bytes = 0; }), testing::HasSubstr("max_update_bytes is 0"));
+  EXPECT_THAT(fault([](EngineOptions& o) { o.episode_versions = 0; }), testing::HasSubstr("episode_versions is 0"));
+  EXPECT_THAT(fault([](EngineOptions& o) {
+                o.episode_version = EpisodeVersion::kPinned;
+                o.max_tokens_per_turn_slice = 8;
+                o.slice_wait_seconds = 1;
+              }),
+              testing::HasSubstr("slice_wait_seconds is 1"));
 }
 
 // Many requests, cancels and swaps, in little memory. A request that never met a swap, or was preempted out of it,

@@ -17,6 +17,8 @@
 namespace ingot::rollout {
 namespace {
 
+using ::testing::ElementsAre;
+
 TEST(EngineTest, AnswersARequestWithTimesAndCounts) {
   Rig rig(Options(), FakeSnapshot(3, 1003));
   Collect result;
@@ -447,6 +449,109 @@ TEST(EngineTest, ASwapReachesRequestsInFlightAndLeavesPinnedOnesAlone) {
   EXPECT_FALSE(following.versions.front().kv_mixed());
   EXPECT_EQ(following.versions.back().version(), 2);
   EXPECT_TRUE(following.versions.back().kv_mixed());
+}
+
+EngineOptions KeepsVersions(int32_t earlier) {
+  EngineOptions options = Options();
+  options.episode_version = EpisodeVersion::kPinned;
+  options.episode_versions = earlier;
+  options.context_length = 5000;
+  options.kv_cache_tokens = 8000;
+  return options;
+}
+
+v1::GenerateRequest Prefer(v1::GenerateRequest request, int64_t version) {
+  request.set_preferred_version(version);
+  return request;
+}
+
+std::vector<int64_t> VersionsOf(const Collect& collect) {
+  std::vector<int64_t> versions;
+  for (const v1::VersionRun& run : collect.versions) {
+    EXPECT_FALSE(run.kv_mixed());
+    if (versions.empty() || versions.back() != run.version()) versions.push_back(run.version());
+  }
+  return versions;
+}
+
+// An episode of two calls with an update in the middle of the first.
+TEST(EngineTest, CallsThatPreferAVersionAreSampledByItAlone) {
+  Rig alone(Options(), FakeSnapshot(1, 1001));
+  Collect expected, expected_next;
+  auto reference = alone.engine->Generate(Ask({5, 6, 7}, 60, 9), expected.OnChunk());
+  ASSERT_EQ(expected.Wait(), absl::OkStatus());
+  std::vector<int32_t> next = {5, 6, 7};
+  next.insert(next.end(), expected.ids.begin(), expected.ids.end());
+  next.push_back(3);
+  reference = alone.engine->Generate(Ask(next, 10, 4), expected_next.OnChunk());
+  ASSERT_EQ(expected_next.Wait(), absl::OkStatus());
+
+  Rig rig(KeepsVersions(1), FakeSnapshot(1, 1001));
+  rig.gate.Let(10);
+  rig.runner->after_load = [&] { rig.gate.Open(); };
+  Collect first, second, following, later;
+  auto request = rig.engine->Generate(Prefer(Ask({5, 6, 7}, 60, 9), -1), first.OnChunk());
+  first.WaitForTokens(3);
+  ASSERT_EQ(rig.Update(2).status(), absl::OkStatus());
+  ASSERT_EQ(first.Wait(), absl::OkStatus());
+  EXPECT_THAT(VersionsOf(first), ElementsAre(1));
+  EXPECT_EQ(first.ids, expected.ids);
+  EXPECT_EQ(first.logprobs, expected.logprobs);
+
+  request = rig.engine->Generate(Prefer(Ask(next, 10, 4), 1), second.OnChunk());
+  ASSERT_EQ(second.Wait(), absl::OkStatus());
+  EXPECT_THAT(VersionsOf(second), ElementsAre(1));
+  EXPECT_EQ(second.ids, expected_next.ids);
+  EXPECT_EQ(second.logprobs, expected_next.logprobs);
+  EXPECT_EQ(second.last.cached_tokens(), expected_next.last.cached_tokens()) << "the first call's KV is still of use";
+  EXPECT_GE(second.last.cached_tokens(), 56);
+
+  request = rig.engine->Generate(Ask(next, 10, 4), following.OnChunk());
+  ASSERT_EQ(following.Wait(), absl::OkStatus());
+  EXPECT_THAT(VersionsOf(following), ElementsAre(2));
+  EXPECT_EQ(following.last.cached_tokens(), 0) << "a new version computes the context again";
+
+  // Version 1 is dropped now, so the episode moves to the newest one.
+  ASSERT_EQ(rig.Update(3).status(), absl::OkStatus());
+  request = rig.engine->Generate(Prefer(Ask(next, 10, 4), 1), later.OnChunk());
+  ASSERT_EQ(later.Wait(), absl::OkStatus());
+  EXPECT_THAT(VersionsOf(later), ElementsAre(3));
+}
+
+TEST(EngineTest, APreferredVersionIsNotOlderThanMinVersion) {
+  Rig rig(KeepsVersions(2), FakeSnapshot(1, 1001));
+  ASSERT_EQ(rig.Update(2).status(), absl::OkStatus());
+  v1::GenerateRequest ask = Prefer(Ask({5, 6, 7}, 5), 1);
+  ask.set_min_version(2);
+  Collect collect, bad;
+  auto request = rig.engine->Generate(ask, collect.OnChunk());
+  ASSERT_EQ(collect.Wait(), absl::OkStatus());
+  EXPECT_THAT(VersionsOf(collect), ElementsAre(2));
+  request = rig.engine->Generate(Prefer(Ask({5}, 5), -2), bad.OnChunk());
+  EXPECT_EQ(bad.Wait().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(EngineTest, ACallThatPrefersAVersionWaitsForTheFirstWeights) {
+  Rig rig(KeepsVersions(1));
+  Collect collect;
+  const auto request = rig.engine->Generate(Prefer(Ask({5, 6, 7}, 5), -1), collect.OnChunk());
+  ASSERT_EQ(rig.Update(4).status(), absl::OkStatus());
+  ASSERT_EQ(collect.Wait(), absl::OkStatus());
+  EXPECT_THAT(VersionsOf(collect), ElementsAre(4));
+}
+
+// As after a restart of the trainer: version 2 does not exist in the run any more.
+TEST(EngineTest, ASwapToAnOlderVersionEndsCallsThatKeepALaterOne) {
+  Rig rig(KeepsVersions(2), FakeSnapshot(2, 1002));
+  rig.gate.Let(10);
+  rig.runner->after_load = [&] { rig.gate.Open(); };
+  Collect collect;
+  const auto request = rig.engine->Generate(Prefer(Ask({5, 6, 7}, 4900, 9), -1), collect.OnChunk());
+  collect.WaitForTokens(3);
+  ASSERT_EQ(rig.Update(1).status(), absl::OkStatus());
+  const absl::Status ended = collect.Wait();
+  EXPECT_EQ(ended.code(), absl::StatusCode::kUnavailable);
+  EXPECT_NE(ended.message().find("went back to version 1"), std::string::npos) << ended;
 }
 
 TEST(EngineTest, VersionsAreHeldUntilReleasedAndNoLonger) {

@@ -37,13 +37,38 @@ TEST(LoadedVersionsTest, TheNewestAndTheRetainedVersionsArePinned) {
   LoadedVersions versions(2);
   versions.SetNewest(Loaded(1, 10));
   versions.ReplaceRetained(/*retain=*/true);
-  EXPECT_EQ(versions.SetNewest(Loaded(2, 20)).version->checksum, 10u) << "for the caller to free";
+  EXPECT_EQ(versions.SetNewest(Loaded(2, 20)).at(0).version->checksum, 10u) << "for the caller to free";
   versions.ReplaceRetained(/*retain=*/false);
   versions.SetNewest(Loaded(3, 30));
   EXPECT_THAT(Held(versions), ElementsAre(10, 30));
   EXPECT_EQ((*versions.Pin(1))->checksum, 10u);
   EXPECT_EQ((*versions.Pin(3))->checksum, 30u);
   EXPECT_EQ(versions.Pin(2).status().code(), absl::StatusCode::kNotFound) << "nobody asked to retain it";
+}
+
+TEST(LoadedVersionsTest, TheLastVersionsAreKeptForEpisodes) {
+  const auto dropped = [](const std::vector<LoadedVersion>& versions) {
+    std::vector<int64_t> numbers;
+    for (const LoadedVersion& one : versions) numbers.push_back(one.version->version);
+    return numbers;
+  };
+  LoadedVersions versions(/*max_retained=*/1, /*max_earlier=*/2);
+  EXPECT_EQ(versions.Prefer(1), nullptr);
+  EXPECT_THAT(dropped(versions.SetNewest(Loaded(1, 10))), ElementsAre());
+  EXPECT_THAT(dropped(versions.SetNewest(Loaded(2, 20))), ElementsAre());
+  EXPECT_THAT(dropped(versions.SetNewest(Loaded(3, 30))), ElementsAre());
+  EXPECT_EQ(versions.Prefer(1)->checksum, 10u);
+  EXPECT_EQ(versions.Prefer(3)->checksum, 30u);
+  EXPECT_EQ(versions.Prefer(-1), nullptr);
+  EXPECT_EQ(versions.Pin(1).status().code(), absl::StatusCode::kNotFound) << "it may be dropped at any time";
+  EXPECT_THAT(Held(versions), ElementsAre(30));
+  EXPECT_THAT(dropped(versions.SetNewest(Loaded(4, 40))), ElementsAre(1));
+  EXPECT_EQ(versions.Prefer(1), nullptr);
+  // A run that went back makes versions 3 and 4 again, with other weights.
+  EXPECT_THAT(dropped(versions.SetNewest(Loaded(3, 31))), ElementsAre(4, 3));
+  EXPECT_EQ(versions.Prefer(2)->checksum, 20u);
+  EXPECT_EQ(versions.Prefer(3)->checksum, 31u);
+  EXPECT_EQ(versions.Prefer(4), nullptr);
 }
 
 TEST(LoadedVersionsTest, APinGetsTheLatestPushOfItsNumber) {

@@ -467,6 +467,30 @@ TEST(EpisodeMetrics, NoEpisodeHasNoReward) {
   EXPECT_EQ(metrics.at("num_turns/mean"), 0);
 }
 
+// 20 tokens of the second prompt were known, and the engine had 12 of them; of the third's 30, it had all.
+TEST(EpisodeMetrics, TheRecomputeShareIsOfWhatEarlierCallsHadComputed) {
+  v1::EpisodeTree tree;
+  const auto add = [&](const char* id, const char* parent, int64_t context, int cached, int sampled) {
+    v1::Call& call = *tree.add_calls();
+    call.set_call_id(id);
+    call.set_context_tokens(context);
+    call.set_cached_tokens(cached);
+    call.set_parent_call_id(parent);
+    if (*parent != 0) call.set_continued_segments(1);
+    call.add_sampled_keys(id);
+    v1::Segment& segment = (*tree.mutable_segments())[base::Hex(id)];
+    for (int i = 0; i < sampled; ++i) segment.add_token_ids(i);
+  };
+  add("a", "", 15, 4, 5);
+  add("b", "a", 25, 12, 5);
+  add("c", "b", 40, 39, 5);
+  EpisodeMetrics episodes;
+  episodes.AddEpisode(tree, 15);
+  StepMetrics metrics;
+  episodes.Report(metrics);
+  EXPECT_DOUBLE_EQ(metrics.at("rollout/recompute_share"), 8.0 / 80);
+}
+
 TEST(PrepareBatch, CountsGroupsOfEqualRewardsThatAreTrained) {
   TrainBatch batch = OneGroup({MakeEpisode("a", 1.0, {Turn({1}, {3})}), MakeEpisode("b", 1.0, {Turn({1}, {4})})});
   batch.groups.push_back(

@@ -97,6 +97,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedRun>> EmbeddedRun::Start(const RunConfig&
 
   gateway::GatewayParts gateway;
   gateway.script = model.script;
+  gateway.pins_episodes = config.rollout.episode_version == rollout::EpisodeVersion::kPinned;
   gateway.vocab_size = static_cast<int32_t>(model.shape.vocab_size);
   INGOT_ASSIGN_OR_RETURN(gateway.admin_key, gateway::ReadAdminKey(config.gateway));
   // The agents' runner opens episodes, so the agents themselves do not need the key.

@@ -78,6 +78,7 @@ absl::Status RunGateway(const RoleContext& context) {
   GatewayPeers peers(*context.registry, config.cluster.gateways, context.index);
   gateway::GatewayParts parts;
   parts.admin_key = context.admin_key;
+  parts.pins_episodes = config.rollout.episode_version == rollout::EpisodeVersion::kPinned;
   parts.vocab_size = static_cast<int32_t>(model.shape.vocab_size);
   parts.name = peers.name();
   parts.peers = &peers.peers();

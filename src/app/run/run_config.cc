@@ -138,6 +138,9 @@ absl::Status CheckExternalEngine(const RunConfig& config) {
   if (config.rollout.kv_store.on()) {
     return refused("rollout.kv_store.path is set", "another engine keeps its own KV; remove it");
   }
+  if (config.rollout.episode_version == rollout::EpisodeVersion::kPinned) {
+    return refused("rollout.episode_version is pinned", "another engine keeps no earlier versions; use follow");
+  }
   if (config.rollout.record_routes) {
     return refused("rollout.record_routes is true", "Ingot does not read another engine's experts");
   }

@@ -53,6 +53,7 @@ void ChatCall::Start(std::shared_ptr<const PromptPlan> plan) {
   }
   if (!aborted.ok()) return Done(std::move(aborted));
   ++core_.counters.handed_over;
+  if (KeepsVersion()) preferred_ = setup_.episode->version();
   Ask(EngineRequest());
 }
 
@@ -86,6 +87,7 @@ v1::GenerateRequest ChatCall::EngineRequest() const {
   if (request.pinned_version() < 0 && backend().weights == v1::WEIGHTS_FOLLOW) {
     request.set_min_version(setup_.episode->record().admitted_version());
   }
+  if (KeepsVersion()) request.set_preferred_version(preferred_);
   request.set_top_logprobs(setup_.request->top_logprobs);
   request.set_may_pause(backend().text == nullptr);
   request.mutable_forced_ids()->Add(forced_.begin(), forced_.end());
@@ -98,6 +100,11 @@ int64_t ChatCall::PinnedVersion() const {
   return backend().weights == v1::WEIGHTS_FOLLOW ? setup_.episode->record().pinned_version() : backend().version;
 }
 
+bool ChatCall::KeepsVersion() const {
+  return core_.parts.pins_episodes && PinnedVersion() < 0 && backend().weights == v1::WEIGHTS_FOLLOW &&
+         backend().text == nullptr;
+}
+
 void ChatCall::Take(const absl::StatusOr<v1::GenerateChunk>& chunk) {
   if (!chunk.ok()) {
     engine_error_ = chunk.status();
@@ -105,6 +112,9 @@ void ChatCall::Take(const absl::StatusOr<v1::GenerateChunk>& chunk) {
   }
   away_since_.reset();
   engine_error_ = generation_.Append(*chunk, UnixNow());
+  if (engine_error_.ok() && generation_.size() > 0 && KeepsVersion()) {
+    setup_.episode->NoteVersion(preferred_, generation_.last_version());
+  }
   if (engine_error_.ok() && generation_.finish == v1::FINISH_PAUSED && generation_.size() == generation_.sliced()) {
     engine_error_ = absl::InternalError("the engine paused the call before it sampled an id");
   }
@@ -179,6 +189,10 @@ v1::GenerateRequest ChatCall::RestAfter(int kept) {
   v1::GenerateRequest request = EngineRequest();
   request.mutable_prompt_ids()->Add(ids.begin(), ids.begin() + kept);
   request.set_first_index(kept);
+  // Ids that are sampled again have the version of those that are kept.
+  if (request.has_preferred_version() && generation_.size() > 0) {
+    request.set_preferred_version(generation_.last_version());
+  }
   request.mutable_first_logprobs()->Add(sampled.logprobs().begin(), sampled.logprobs().begin() + kept);
   if (!generation_.provisional) request.mutable_draft_ids()->Add(ids.begin() + kept, ids.end());
   generation_.AskAgain(kept, UnixNow());

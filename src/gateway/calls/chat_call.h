@@ -76,6 +76,8 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   v1::GenerateRequest EngineRequest() const;
   const Backend& backend() const { return core_.backends.Of(setup_.request->model); }
   int64_t PinnedVersion() const;
+  // Returns true if the call keeps one version, preferably the episode's.
+  bool KeepsVersion() const;
   int64_t UnixNow() const { return setup_.episode->UnixNanosAt(core_.parts.clock->Now()); }
   // Passes the request to the backend.
   void Ask(v1::GenerateRequest request);
@@ -125,6 +127,7 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
   v1::SamplingParams sampling_;
   std::vector<int32_t> forced_;  // GenerateRequest.forced_ids
   bool queued_ = false;          // passed to the engine
+  int64_t preferred_ = -1;       // the episode's version, if the call keeps one
 
   // Used only by the thread that records the call or a slice.
   Episode::Unrecorded left_;

@@ -43,6 +43,7 @@ Episode::Episode(v1::Episode record, v1::EpisodeLimits limits, bool admitted, bo
       last_activity_(opened),
       tokens_(session ? 0 : limits_.max_tokens(), earlier.has_value() ? earlier->tokens : 0) {
   if (!earlier.has_value()) return;
+  version_ = earlier->version;
   base::MutexLock lock(mu_);
   history_ = std::move(earlier->history);
   trunk_calls_ = std::move(earlier->trunk_calls);

@@ -44,6 +44,7 @@ class Episode {
     History history;
     CallNumbers::Earlier numbers;
     int64_t tokens = 0;                 // tokens in all prompts and answers, including the trunk's
+    int64_t version = -1;               // version of the last sampled token; -1 = none
     std::set<std::string> trunk_calls;  // ids of the calls in `history` that are recorded in the trunk
   };
   // `limits` must have max_calls > 0. `admitted` is true if the scheduler issued a ticket. `session` is true if the
@@ -68,6 +69,11 @@ class Episode {
   bool admitted() const { return admitted_; }
   bool session() const { return session_; }
   TokenBudget& tokens() { return tokens_; }
+  // Returns the version that its calls prefer, with GatewayParts::pins_episodes; -1 = no call has sampled yet.
+  int64_t version() const { return version_; }
+  // Called when a call that preferred `asked` got `version`, because the engine no longer has `asked`, or because it is
+  // the first call.
+  void NoteVersion(int64_t asked, int64_t version) { version_.compare_exchange_strong(asked, version); }
   // Returns the number of tokens in the history of its calls. Shared tokens count once.
   int64_t history_tokens() const {
     base::MutexLock lock(mu_);
@@ -223,6 +229,7 @@ class Episode {
   const base::Clock& clock_;
   const std::chrono::nanoseconds opened_;
   std::atomic<bool> taken_{false};
+  std::atomic<int64_t> version_{-1};
 
   mutable base::Mutex mu_;
   base::CondVar changed_;

@@ -60,6 +60,14 @@ int64_t TokensOf(const v1::EpisodeTree& tree, const v1::Call& call) {
   return call.context_tokens() + IdsIn(tree, call.sampled_keys());
 }
 
+// Returns the version of the call's last sampled id; -1 = it has none.
+int64_t LastVersion(const v1::EpisodeTree& tree, const v1::Call& call) {
+  if (call.sampled_keys().empty()) return -1;
+  const auto found = tree.segments().find(base::Hex(*call.sampled_keys().rbegin()));
+  if (found == tree.segments().end() || found->second.versions().empty()) return -1;
+  return found->second.versions().rbegin()->version();
+}
+
 History::Ending EndingOf(const v1::Call& call, std::string stop, const std::vector<SegmentRef>& sampled) {
   History::Ending ending{.stops = {call.sampling().stop().begin(), call.sampling().stop().end()},
                          .stop = std::move(stop)};
@@ -143,6 +151,7 @@ absl::StatusOr<Episode::EarlierCalls> EarlierCallsOf(datapool::Client& pool, v1:
     const v1::Call& call = tree.calls(i);
     recorded.numbers.next = std::max(recorded.numbers.next, call.sequence() + 1);
     recorded.tokens += TokensOf(tree, call);
+    if (call.weights() == v1::WEIGHTS_FOLLOW) recorded.version = std::max(recorded.version, LastVersion(tree, call));
     if (i >= of_trunk) continue;
     recorded.numbers.first = recorded.numbers.next;
     recorded.trunk_calls.insert(call.call_id());

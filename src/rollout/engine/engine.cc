@@ -114,7 +114,8 @@ Engine::Engine(const EngineOptions& options, Parts parts)
       started_(clock_.Now()),
       wake_(std::make_shared<Wake>()),
       sequences_(options_, *runner_, tokenizer_, clock_),
-      versions_(options_.max_retained_versions),
+      versions_(options_.max_retained_versions,
+                options_.episode_version == EpisodeVersion::kPinned ? options_.episode_versions : 0),
       core_(options_, runner_.get(), &clock_, std::move(parts.drafters), TransferOf(parts, options_, wake_)),
       step_thread_({.name = "engine"}, clock_) {}
 
@@ -181,6 +182,9 @@ absl::Status Engine::Enqueue(std::unique_ptr<Sequence> sequence) {
   }
   if (sequence->pinned_version >= 0) {
     INGOT_ASSIGN_OR_RETURN(sequence->pinned, versions_.Pin(sequence->pinned_version));
+  }
+  if (sequence->preferred_version >= sequence->min_version) {
+    sequence->pinned = versions_.Prefer(sequence->preferred_version);
   }
   INGOT_RETURN_IF_ERROR(CheckMinVersion(*sequence, versions_.newest().version.get()));
   sequence->order = next_order_++;

@@ -8,7 +8,8 @@
 //
 // A swap to a newer version does not stop running requests. A request keeps its KV cache, which is then recorded as
 // mixed. After a swap to an older version, requests with a later min_version end with UNAVAILABLE. A pinned request
-// uses its version until it ends, and the version stays in memory until then.
+// uses its version until it ends, and the version stays in memory until then. With rollout.episode_version: pinned, so
+// does a request with a preferred version, for which the engine also keeps the last few versions.
 //
 // The engine keeps the newest version and the retained versions. If a version number is pushed twice with different
 // weights, requests that pin the number get the latest push.
@@ -103,7 +104,8 @@ class Engine final : public ServedEngine, public Parking {
   struct Wake;  // lets a request handle wake the step thread; may outlive the engine
   struct Swap {
     LoadedVersion next;
-    LoadedVersion previous, replaced;  // freed on the sender's thread instead of between two steps
+    std::vector<LoadedVersion> previous;  // this and `replaced` are freed on the sender's thread, not between two steps
+    LoadedVersion replaced;
     bool retain = false;
     bool done = false;
     std::chrono::nanoseconds posted{0};

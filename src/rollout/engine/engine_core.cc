@@ -28,6 +28,12 @@ std::vector<std::unique_ptr<Drafter>> DraftersOf(const EngineOptions& options, M
 
 absl::Status CheckMinVersion(const Sequence& sequence, const WeightVersion* newest) {
   const int64_t least = sequence.min_version;
+  if (sequence.keeps_version && sequence.pinned != nullptr && newest != nullptr &&
+      sequence.pinned->version > newest->version) {
+    return absl::UnavailableError(absl::StrCat("this engine went back to version ", newest->version,
+                                               ", but the request began with version ", sequence.pinned->version,
+                                               ": retry it"));
+  }
   if (sequence.pinned != nullptr || newest == nullptr || newest->version >= least) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat("this engine is at version ", newest->version,
                                              ", but the request needs version ", least,
@@ -271,6 +277,7 @@ bool EngineCore::TryAdmit(Sequence& sequence) {
     sequence.ReleaseKv();
     return false;
   }
+  if (sequence.keeps_version && sequence.pinned == nullptr) sequence.pinned = newest_;
   if (sequence.cached_tokens < 0) {
     const size_t of_prompt = std::min(cached, sequence.prompt_size);
     sequence.cached_tokens = static_cast<int32_t>(of_prompt);

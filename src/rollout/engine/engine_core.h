@@ -44,8 +44,8 @@ struct Emission {
   bool last = false;
 };
 
-// Returns UNAVAILABLE if `sequence` follows the newest version and that version is older than its min_version. Returns
-// OK before the first version.
+// Returns UNAVAILABLE if `sequence` follows the newest version and that version is older than its min_version, or if it
+// keeps a version later than the newest. Returns OK before the first version.
 absl::Status CheckMinVersion(const Sequence& sequence, const WeightVersion* newest);
 
 struct CoreStats {

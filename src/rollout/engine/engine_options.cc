@@ -34,6 +34,13 @@ void Bind(base::Schema& schema, EngineOptions& o) {
   schema.Field("prefix_cache", &o.prefix_cache, "reuse the KV cache of equal prefixes");
   schema.Field("max_retained_versions", &o.max_retained_versions,
                "maximum number of versions retained in addition to the newest", base::NotNegative());
+  schema.Choice("episode_version", &o.episode_version, {"follow", "pinned"},
+                "version that samples an episode's calls; follow: the newest, so a new version computes the episode's "
+                "context again; pinned: the version of the episode's first call, as long as engines have it");
+  schema.Field("episode_versions", &o.episode_versions,
+               "number of earlier versions that an engine keeps for episodes that began with them, with "
+               "episode_version: pinned; each uses the memory of one copy of the weights",
+               base::InRange(1, 64));
   schema.Field("max_tokens_per_turn_slice", &o.max_tokens_per_turn_slice,
                "pause a call after this many tokens and continue it on any engine, with the newest version; 0: never",
                base::NotNegative());
@@ -127,6 +134,11 @@ absl::Status EngineOptions::Validate() const {
     return absl::InvalidArgumentError(absl::StrCat("slice_wait_seconds is ", slice_wait_seconds,
                                                    ", but no call is ever paused: set ",
                                                    "max_tokens_per_turn_slice or slice_seconds, or set it to 0"));
+  }
+  if (slice_wait_seconds > 0 && episode_version == EpisodeVersion::kPinned) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("slice_wait_seconds is ", slice_wait_seconds,
+                     ", but with episode_version: pinned, paused calls continue with the same version: set it to 0"));
   }
   INGOT_RETURN_IF_ERROR(CheckStore(*this));
   INGOT_RETURN_IF_ERROR(CheckPrefill(*this));

@@ -15,6 +15,12 @@ class Schema;
 
 namespace ingot::rollout {
 
+// The version that samples an episode's calls.
+enum class EpisodeVersion {
+  kFollow,  // the newest one, which may change within a call
+  kPinned,  // that of the episode's first call, as long as engines have it
+};
+
 struct EngineOptions {
   int32_t kv_block_tokens = 16;     // unit of allocation and prefix sharing
   int64_t kv_cache_tokens = 65536;  // rounded down to whole blocks; at least one block
@@ -31,6 +37,8 @@ struct EngineOptions {
   int32_t record_alternatives = 0;  // most likely ids recorded per sampled id (v1::Segment::alternative_ids); 0 = none
   bool prefix_cache = true;
   int32_t max_retained_versions = 4;
+  EpisodeVersion episode_version = EpisodeVersion::kFollow;
+  int32_t episode_versions = 2;  // with kPinned: earlier versions that episodes can continue to use
   // Slice limits: a request that may be paused ends as PAUSED after this many tokens, or this many seconds after its
   // first token (partial rollouts, Kimi k1.5, arXiv 2501.12599, section 2.6.2). 0 = no limit.
   int32_t max_tokens_per_turn_slice = 0;

@@ -1,6 +1,29 @@
 #include "rollout/engine/loaded_versions.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace ingot::rollout {
+
+std::vector<LoadedVersion> LoadedVersions::SetNewest(LoadedVersion next) {
+  if (newest_.version != nullptr) earlier_.push_front(std::move(newest_));
+  newest_ = std::move(next);
+  std::vector<LoadedVersion> dropped;
+  const auto stays = [&](const LoadedVersion& one) { return one.version->version < newest_.version->version; };
+  const auto replaced = std::stable_partition(earlier_.begin(), earlier_.end(), stays);
+  const auto end = std::min(replaced, earlier_.begin() + std::min<int64_t>(max_earlier_, std::ssize(earlier_)));
+  dropped.assign(std::move_iterator(end), std::move_iterator(earlier_.end()));
+  earlier_.erase(end, earlier_.end());
+  return dropped;
+}
+
+std::shared_ptr<const WeightVersion> LoadedVersions::Prefer(int64_t number) const {
+  if (newest_.version == nullptr || number < 0) return nullptr;
+  if (newest_.version->version == number) return newest_.version;
+  const auto found = std::find_if(earlier_.begin(), earlier_.end(),
+                                  [&](const LoadedVersion& one) { return one.version->version == number; });
+  return found == earlier_.end() ? nullptr : found->version;
+}
 
 std::vector<const WeightVersion*> LoadedVersions::All() const {
   std::vector<const WeightVersion*> all;

@@ -146,6 +146,10 @@ absl::Status CheckRequest(const v1::GenerateRequest& request, const RequestLimit
     return absl::InvalidArgumentError(
         absl::StrCat("pinned_version is ", request.pinned_version(), "; it must be -1 (follow) or a version"));
   }
+  if (request.has_preferred_version() && request.preferred_version() < -1) {
+    return absl::InvalidArgumentError(absl::StrCat("preferred_version is ", request.preferred_version(),
+                                                   "; it must be -1 (the newest) or a version"));
+  }
   INGOT_RETURN_IF_ERROR(CheckPrefill(request, limits.has_store));
   return CheckScored(request);
 }

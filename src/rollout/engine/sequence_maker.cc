@@ -28,6 +28,8 @@ absl::StatusOr<std::unique_ptr<Sequence>> SequenceMaker::Make(const v1::Generate
   sequence->record_alternatives = options_.record_alternatives;
   sequence->min_version = request.min_version();
   sequence->pinned_version = request.pinned_version();
+  sequence->keeps_version = request.has_preferred_version() && request.pinned_version() < 0;
+  if (sequence->keeps_version) sequence->preferred_version = request.preferred_version();
   sequence->tokens.assign(request.prompt_ids().begin(), request.prompt_ids().end());
   sequence->first_index = request.first_index();
   sequence->prompt_size = sequence->tokens.size() - static_cast<size_t>(sequence->first_index);
@@ -115,7 +117,7 @@ void SequenceMaker::AddSlice(const v1::GenerateRequest& request, Sequence* seque
   if (request.may_pause() && options_.max_tokens_per_turn_slice > 0) {
     sequence->pause_size = sequence->tokens.size() + static_cast<size_t>(options_.max_tokens_per_turn_slice);
   }
-  if (!request.has_paused_version() || sequence->pinned_version >= 0) return;
+  if (!request.has_paused_version() || sequence->pinned_version >= 0 || sequence->keeps_version) return;
   sequence->newer_than = request.paused_version();
   sequence->hold_until = clock_.Now() + base::FromSeconds(options_.slice_wait_seconds);
 }

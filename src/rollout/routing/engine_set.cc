@@ -244,7 +244,7 @@ class EngineSet::Call final : public std::enable_shared_from_this<Call> {
   Call(const EngineSet& set, v1::GenerateRequest request, OnChunk on_chunk)
       : set_(set),
         state_(set.state_),
-        pinned_(request.pinned_version() >= 0),
+        pinned_(request.pinned_version() >= 0 || request.has_preferred_version()),
         timed_(!request.has_paused_version()),
         lineage_(request.lineage().empty() ? 0 : base::Checksum64(request.lineage()) | 1),
         request_(std::move(request)),

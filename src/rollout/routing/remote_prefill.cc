@@ -21,6 +21,7 @@ v1::GenerateRequest PrefillOf(const v1::GenerateRequest& request) {
   prefill.mutable_sampling()->set_max_new_tokens(1);
   prefill.set_pinned_version(request.pinned_version());
   prefill.set_min_version(request.min_version());
+  if (request.has_preferred_version()) prefill.set_preferred_version(request.preferred_version());
   prefill.set_prefill_only(true);
   return prefill;
 }

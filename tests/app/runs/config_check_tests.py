@@ -70,6 +70,7 @@ def mutations(ingot):
         ("memory", {"trainer.memory_limit_mb": 1}, "trainer.micro_batch_tokens"),
         ("cache", {"rollout.kv_cache_tokens": 1 << 30}, "rollout.kv_cache_tokens"),
         ("slices", {"rollout.slice_wait_seconds": 5}, "no call is ever paused"),
+        ("engine's episodes", {"rollout.engine": "vllm", "rollout.episode_version": "pinned"}, "another engine keeps no earlier versions"),
         ("engine's slices", {"rollout.engine": "vllm", "rollout.max_tokens_per_turn_slice": 64}, "another engine cannot continue a paused call"),
         ("experts", {"trainer.expert_balance": 0.1}, "trainer.expert_balance"),
         ("work folders", {"agents.work_root": f"{empty}/work"}, "agents.work_root"),
