@@ -23,7 +23,7 @@ using kv::Planes;
 using kv::Root;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kTooLong{200};
+constexpr milliseconds kTooLong{1000};
 
 // A server on 127.0.0.1.
 struct Served {

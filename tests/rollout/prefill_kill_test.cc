@@ -39,7 +39,7 @@ EngineOptions ChildOptions(Kind kind, const std::string& path) {
   EngineOptions options = Options();
   options.kv_cache_tokens = kind == Kind::kDirectory ? 9000 : 2000;
   options.context_length = kind == Kind::kDirectory ? 4200 : 900;
-  options.kv_store.chunk_tokens = kind == Kind::kDirectory ? 256 : 8;
+  options.kv_store.chunk_tokens = kind == Kind::kDirectory ? 256 : 32;
   options.kv_store.path = kind == Kind::kDirectory ? path : std::string(kv::kMemoryPath);
   options.router.prefill_engines = kind == Kind::kDirectory ? 0 : 1;
   if (kind == Kind::kDecode) options.kv_store.write = kv::Write::kNone;
@@ -86,9 +86,9 @@ class FastClock final : public base::Clock {
     store = OpenStore(options);
   }
   const std::unique_ptr<Rig> rig = StoreRig(options, store);
-  // Passes take long enough to be interrupted.
+  // Passes take long enough to be interrupted, and for pulling to be faster than computing.
   if (kind != Kind::kDirectory) {
-    rig->runner->before_forward = [](const ForwardBatch&) { std::this_thread::sleep_for(milliseconds(1)); };
+    rig->runner->before_forward = [](const ForwardBatch&) { std::this_thread::sleep_for(milliseconds(3)); };
   }
   const std::unique_ptr<grpc::Service> service = NewRolloutService(*rig->engine);
   unlink(socket.c_str());
@@ -201,7 +201,7 @@ class PrefillKillTest : public testing::Test {
       call.ask = NewAsk();
       Start(call);
     }
-    std::this_thread::sleep_for(std::chrono::microseconds(base::DeriveSeed(7, number_) % 40'000));
+    std::this_thread::sleep_for(std::chrono::microseconds(base::DeriveSeed(7, number_) % 80'000));
     interrupt();
     for (Call& call : calls) Finish(call);
     clock_.Advance(std::chrono::seconds(20));
@@ -221,7 +221,7 @@ TEST_F(PrefillKillTest, EveryCallEndsRight) {
   EngineProcess prefiller(Kind::kPrefill, prefill_socket_, ""), decoder(Kind::kDecode, decode_socket_, prefill_socket_);
   set_ = std::make_unique<EngineSet>(
       std::vector{prefiller.client(), decoder.client()}, clock_,
-      RouterOptions{.prefill_engines = 1, .prefill_min_tokens = 16, .prefill_wait_ms = kPrefillWait.count()});
+      RouterOptions{.prefill_engines = 1, .prefill_min_tokens = 64, .prefill_wait_ms = kPrefillWait.count()});
   AwaitTrue([&] { return prefiller.Status().ok() && decoder.Status().ok(); });
   const int kills = Trials(5, 100);
   int64_t pulled = 0;
