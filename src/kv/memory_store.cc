@@ -14,8 +14,8 @@ bool Equal(const Chunk& a, const Chunk& b) {
   return a.root == b.root && a.parent == b.parent && a.key == b.key && a.first == b.first && a.ids == b.ids;
 }
 
-StoredChunkPtr CopyOf(const Root& root, const Chunk& chunk, const PlanesToWrite& planes) {
-  auto copy = std::make_shared<StoredChunk>();
+KeptChunkPtr CopyOf(const Root& root, const Chunk& chunk, const PlanesToWrite& planes) {
+  auto copy = std::make_shared<KeptChunk>();
   copy->root = root.Text();
   copy->chunk = chunk;
   copy->header = EncodeHeader(chunk, root.plane_bytes, ChecksumsOf(planes));
@@ -37,7 +37,7 @@ int64_t MemoryStore::Longest(const Root& /*root*/, std::span<const Chunk> chain)
 
 absl::Status MemoryStore::Get(const Root& root, const Chunk& chunk, const PlanesToRead& planes) {
   INGOT_RETURN_IF_ERROR(CheckSizes(planes, root));
-  const StoredChunkPtr found = Find(root.Text(), chunk);
+  const KeptChunkPtr found = Find(root.Text(), chunk);
   if (found == nullptr) return absl::NotFoundError("the chunk is not in memory");
   const std::byte* at = found->planes.get();
   return ReadChunk(root, chunk, planes, kMemoryPath, [&](std::span<std::byte> bytes, int64_t offset) {
@@ -54,9 +54,9 @@ absl::Status MemoryStore::Get(const Root& root, const Chunk& chunk, const Planes
 absl::Status MemoryStore::Put(const Root& root, const Chunk& chunk, const PlanesToWrite& planes) {
   INGOT_RETURN_IF_ERROR(CheckSizes(planes, root));
   if (Find(root.Text(), chunk) != nullptr) return absl::OkStatus();
-  StoredChunkPtr copy = CopyOf(root, chunk, planes);
+  KeptChunkPtr copy = CopyOf(root, chunk, planes);
   const int64_t bytes = copy->bytes();
-  std::vector<StoredChunkPtr> removed;  // freed after the lock
+  std::vector<KeptChunkPtr> removed;  // freed after the lock
   base::MutexLock lock(mu_);
   Retire();
   if (bytes > max_bytes_) {
@@ -72,7 +72,7 @@ absl::Status MemoryStore::Put(const Root& root, const Chunk& chunk, const Planes
   return absl::OkStatus();
 }
 
-void MemoryStore::Insert(StoredChunkPtr chunk) {
+void MemoryStore::Insert(KeptChunkPtr chunk) {
   const base::Key128 key = chunk->chunk.key;
   const int64_t bytes = chunk->bytes();
   if (const auto same_key = entries_.find(key); same_key != entries_.end()) Remove(same_key);
@@ -130,7 +130,7 @@ bool MemoryStore::Has(const base::Key128& key) const {
   return entries_.contains(key);
 }
 
-StoredChunkPtr MemoryStore::Find(std::string_view root, const Chunk& chunk) {
+KeptChunkPtr MemoryStore::Find(std::string_view root, const Chunk& chunk) {
   base::MutexLock lock(mu_);
   const auto found = entries_.find(chunk.key);
   if (found == entries_.end() || found->second.chunk->root != root || !Equal(found->second.chunk->chunk, chunk)) {

@@ -23,7 +23,7 @@ inline constexpr std::string_view kMemoryPath = "memory://";  // the path of a s
 inline bool IsInMemory(const Options& options) { return options.path == kMemoryPath; }
 
 // Immutable, so it may be read after the store has removed it.
-struct StoredChunk {
+struct KeptChunk {
   std::string root;  // Root::Text
   Chunk chunk;
   std::string header;                   // EncodeHeader
@@ -32,7 +32,7 @@ struct StoredChunk {
 
   int64_t bytes() const { return std::ssize(header) + plane_bytes; }
 };
-using StoredChunkPtr = std::shared_ptr<const StoredChunk>;
+using KeptChunkPtr = std::shared_ptr<const KeptChunk>;
 
 class MemoryStore final : public Store {
  public:
@@ -47,16 +47,16 @@ class MemoryStore final : public Store {
   // Returns whether a chunk with this key is stored.
   bool Has(const base::Key128& key) const;
   // Returns the chunk if it is stored under the root with this text, and counts as its last use; null = it is not.
-  StoredChunkPtr Find(std::string_view root, const Chunk& chunk);
+  KeptChunkPtr Find(std::string_view root, const Chunk& chunk);
 
  private:
   struct Entry {
-    StoredChunkPtr chunk;
+    KeptChunkPtr chunk;
     std::list<base::Key128>::iterator place;  // in `order_`
   };
   using Entries = absl::flat_hash_map<base::Key128, Entry, base::Key128Hash>;
 
-  void Insert(StoredChunkPtr chunk) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Insert(KeptChunkPtr chunk) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Retire() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Touch(const base::Key128& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Remove(Entries::iterator entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -67,7 +67,7 @@ class MemoryStore final : public Store {
   std::list<base::Key128> order_ ABSL_GUARDED_BY(mu_);  // least recently used first
   std::vector<base::Key128> held_ ABSL_GUARDED_BY(mu_);
   bool held_changed_ ABSL_GUARDED_BY(mu_) = false;
-  std::vector<StoredChunkPtr> removed_ ABSL_GUARDED_BY(mu_);  // freed outside of the lock
+  std::vector<KeptChunkPtr> removed_ ABSL_GUARDED_BY(mu_);  // freed outside of the lock
   StoreStats stats_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -69,7 +69,7 @@ TEST_F(MemoryStoreTest, AChunkLargerThanTheStoreIsRefused) {
 TEST_F(MemoryStoreTest, ChunksOfARootThatIsNotHeldAreRemoved) {
   MemoryStore store(1 << 20);
   ASSERT_TRUE(Put(store, chain_[0]).ok());
-  const StoredChunkPtr in_use = store.Find(root_.Text(), chain_[0]);
+  const KeptChunkPtr in_use = store.Find(root_.Text(), chain_[0]);
   ASSERT_NE(in_use, nullptr);
   const Root next = SmallRoot(8);
   const Chunk chunk = SmallChain(next, 1)[0];

@@ -128,7 +128,7 @@ void Write(grpc::ServerWriter<v1::KvBytes>& writer, const std::string& bytes) {
 
 TEST_F(KvPullTest, WrongBytesAreNeverUsed) {
   ASSERT_TRUE(Put(root_, chain_[0]).ok());
-  const kv::StoredChunkPtr stored = kept_->Find(root_.Text(), chain_[0]);
+  const kv::KeptChunkPtr stored = kept_->Find(root_.Text(), chain_[0]);
   const std::string right = stored->header + std::string(reinterpret_cast<const char*>(stored->planes.get()),
                                                          static_cast<size_t>(stored->plane_bytes));
   std::string sent;

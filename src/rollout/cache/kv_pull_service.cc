@@ -52,7 +52,7 @@ class KvPullService final : public v1::KvPull::Service {
                       grpc::ServerWriter<v1::KvBytes>* writer) override {
     const absl::StatusOr<kv::Chunk> chunk = ChunkOf(*request);
     if (!chunk.ok()) return v1::ToGrpc(chunk.status());
-    const kv::StoredChunkPtr stored = store_->Find(request->root(), *chunk);
+    const kv::KeptChunkPtr stored = store_->Find(request->root(), *chunk);
     if (stored == nullptr) return v1::ToGrpc(absl::NotFoundError("the engine does not have the chunk"));
     const std::string_view planes(reinterpret_cast<const char*>(stored->planes.get()),
                                   static_cast<size_t>(stored->plane_bytes));
