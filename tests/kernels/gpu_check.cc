@@ -1,17 +1,21 @@
 // gpu_check LIBINGOT_CUDA [--no-bench] [--no-checks] [--small]: on a machine with a card, prints JSON lines: the device,
-// every check of attention_checks.h, then times. --small leaves out the larger checks and divides the lengths of the timed
+// every check of attention_checks.h and of races, then times. --small leaves out the larger checks and divides the lengths of the timed
 // shapes by 128, and decodes small batches alone. Exit code 0 = all checks hold. A program of its own, since such a machine has no GoogleTest.
 #include <ATen/ATen.h>
 #include <dlfcn.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <exception>
+#include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include "kernels/attention/attention_checks.h"
 #include "kernels/cuda/probe.h"
+#include "kernels/torch/race.h"
 #include "kernels/torch/tree_attention.h"
 
 namespace ingot::kernels {
@@ -118,6 +122,24 @@ void Decode(int64_t batch, int64_t divisor) {
   std::fflush(stdout);
 }
 
+// Races on the device have the winners of the CPU's, in rows with a few likely entries, equally likely ones, and none.
+void CheckRaces(const std::function<void(const testing::CheckResult&)>& report, bool small) {
+  const int64_t rows = small ? 4 : 256;
+  for (const int64_t count : {int64_t{1}, int64_t{1000}, small ? int64_t{20000} : int64_t{151936}}) {
+    for (const double spread : {0.0, 3.0, 30.0}) {
+      const at::Tensor logits = at::randn({rows, count}).mul_(spread);
+      logits.flatten().slice(0, 0, count / 2).fill_(-INFINITY);
+      const at::Tensor seeds = at::randint(std::numeric_limits<int64_t>::max(), {rows}, at::kLong);
+      const auto [winners, log_probs] = RaceRows(logits, seeds);
+      const auto [got, got_log_probs] = RaceRows(logits.to(at::kCUDA), seeds.to(at::kCUDA));
+      const bool same = at::equal(got.to(at::kCPU), winners) && at::equal(got_log_probs.to(at::kCPU), log_probs);
+      report({"race, " + std::to_string(count) + " entries, spread " + std::to_string(static_cast<int>(spread)) +
+                  ": the CPU's winners",
+              same ? 0.0 : 1.0, 0});
+    }
+  }
+}
+
 struct Options {
   bool checks = true, bench = true, small = false;
 };
@@ -163,7 +185,10 @@ int Main(int argc, char** argv) {
                 r.ok() ? "true" : "false", r.error, r.tolerance);
     std::fflush(stdout);
   };
-  if (options.checks) testing::CheckTreeAttention(at::Device(at::kCUDA, 0), report, options.small);
+  if (options.checks) {
+    testing::CheckTreeAttention(at::Device(at::kCUDA, 0), report, options.small);
+    CheckRaces(report, options.small);
+  }
   if (options.bench) {
     const int64_t divisor = options.small ? kSmaller : 1;
     Streams(at::kBFloat16, "bfloat16", divisor);

@@ -2,7 +2,6 @@
 #include "kernels/draws/race.h"
 
 #include <algorithm>
-#include <bit>
 #include <cfloat>
 #include <cmath>
 
@@ -12,30 +11,6 @@ namespace ingot::kernels {
 namespace {
 
 constexpr float kNoBound = FLT_MAX;
-
-uint64_t Mix64(uint64_t x) {
-  x += inner::kGamma;
-  x = (x ^ (x >> 30)) * inner::kMix1;
-  x = (x ^ (x >> 27)) * inner::kMix2;
-  return x ^ (x >> 31);
-}
-
-// Returns 2 atanh(s) for |s| <= 1/3: 2 (s + s^3/3 + s^5/5 + ...). The first omitted term is 2^-60 of the sum.
-double TwiceAtanh(double s) {
-  constexpr int kTerms = 18;
-  const double square = s * s;
-  double sum = 1.0 / (2 * kTerms - 1);
-  for (int k = kTerms - 2; k >= 0; --k) sum = sum * square + 1.0 / (2 * k + 1);
-  return 2 * s * sum;
-}
-
-// Returns ln(-ln U). Each half of (0, 1) is measured in multiples of 2^-65 from its end, so -ln U is as exact near 0 as
-// elsewhere.
-double LogTime(uint64_t hash) {
-  const bool low = hash >> 63 == 0;
-  const double distance = (static_cast<double>(static_cast<int64_t>(low ? hash : ~hash)) + 0.5) * 0x1p-64;
-  return Log(low ? -Log(distance) : TwiceAtanh(distance / (2 - distance)));  // -ln(1 - d) = 2 atanh(d / (2 - d))
-}
 
 // Returns the smallest float >= x. Below returns the largest float <= x.
 float Above(double x) {
@@ -58,7 +33,7 @@ struct Best {
   }
 
   void Consider(int64_t at, float log_weight, uint64_t hash) {
-    const double mine = LogTime(hash) - static_cast<double>(log_weight);
+    const double mine = inner::LogTime(hash) - static_cast<double>(log_weight);
     if (place >= 0 && !(mine < log_time)) return;
     place = at;
     log_time = mine;
@@ -66,13 +41,11 @@ struct Best {
   }
 };
 
-uint64_t HashOf(uint64_t key, int64_t id) { return Mix64(key ^ (static_cast<uint64_t>(id) * inner::kStream)); }
-
 void RunRange(const inner::RaceKernels& set, const float* row, int64_t begin, int64_t end, uint64_t key, float floor,
               Best& best) {
   for (int64_t i = begin; i < end; ++i) {
     i = set.next(row, i, end, key, best.Least(floor), best.bound);
-    if (i < end) best.Consider(i, row[i], HashOf(key, i));
+    if (i < end) best.Consider(i, row[i], inner::HashOf(key, i));
   }
 }
 
@@ -83,7 +56,7 @@ void RunListed(const RaceRow& row, int64_t begin, int64_t end, uint64_t key, flo
   for (int64_t i = begin; i < end; ++i) {
     const float x = row.log_weight[i];
     if (!(x >= least)) continue;
-    const uint64_t hash = HashOf(key, row.ids[i]);
+    const uint64_t hash = inner::HashOf(key, row.ids[i]);
     double power = 1 + std::max(0.0, -(static_cast<double>(x) + static_cast<double>(best.bound))) / 16;
     for (int squarings = 0; squarings < 4; ++squarings) power *= power;
     if (static_cast<double>(~hash >> 33) * 0x1p-31 * power > 1 + 0x1p-12) continue;
@@ -141,17 +114,6 @@ double MassOf(const float* row, int64_t count, const RaceCut& cut, float top) {
   return inner::MassOf(inner::GetRace(), row, count, cut, top);
 }
 
-double Log(double x) {
-  constexpr double kLn2High = 0x1.62e42fefap-1, kLn2Low = 0x1.cf79abc9e3b39p-40, kRoot2 = 0x1.6a09e667f3bcdp0;
-  constexpr uint64_t kMantissa = (uint64_t{1} << 52) - 1, kOne = uint64_t{1023} << 52;
-  const auto bits = std::bit_cast<uint64_t>(x);
-  auto exponent = static_cast<double>(static_cast<int64_t>(bits >> 52) - 1023);
-  auto mantissa = std::bit_cast<double>((bits & kMantissa) | kOne);
-  if (mantissa > kRoot2) {
-    mantissa *= 0.5;
-    exponent += 1;
-  }
-  return exponent * kLn2High + (exponent * kLn2Low + TwiceAtanh((mantissa - 1) / (mantissa + 1)));
-}
+double Log(double x) { return inner::LogOf(x); }
 
 }  // namespace ingot::kernels

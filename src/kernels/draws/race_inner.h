@@ -4,14 +4,11 @@
 #include <cstdint>
 
 #include "kernels/draws/race.h"
+#include "kernels/draws/race_time.h"
 
 namespace ingot::kernels::inner {
 
 inline constexpr int64_t kMassLanes = 16;
-
-// Constants from DeriveSeed and Mix64 (base/rng.h).
-inline constexpr uint64_t kStream = 0xD1342543DE82EF95ull, kGamma = 0x9E3779B97F4A7C15ull,
-                          kMix1 = 0xBF58476D1CE4E5B9ull, kMix2 = 0x94D049BB133111EBull;
 
 struct RaceKernels {
   const char* name;

@@ -6,12 +6,15 @@
 #include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <iterator>
 #include <limits>
 #include <memory>
 
 #include "kernels/cuda/attention_launch.h"
+#include "kernels/torch/decode_cuda.h"
+#include "kernels/torch/plan_upload.h"
 #include "kernels/torch/tree_attention_batch.h"
 #include "kernels/torch/tree_attention_checks.h"
 #include "kernels/torch/tree_attention_ops.h"
@@ -24,8 +27,7 @@ OptionalTensor OnHost(const OptionalTensor& t) {
   return t.has_value() && t->defined() ? OptionalTensor(t->to(at::kCPU)) : std::nullopt;
 }
 
-// A plan and its copy on the device of `like`. The copy is queued on the current stream before the kernels. The memory
-// returns to a stream-aware allocator.
+// A plan and its copy on the device of `like`.
 struct DevicePlan {
   cuda::AttentionPlan plan;
   at::Tensor memory;
@@ -37,10 +39,7 @@ struct DevicePlan {
     TORCH_CHECK(plan.runs().size() < std::numeric_limits<int32_t>::max() &&
                     plan.blocks().size() < std::numeric_limits<int32_t>::max(),
                 "tree attention on CUDA: too many tiles for one call");
-    const auto bytes = static_cast<int64_t>(plan.packed_bytes());
-    const at::Tensor host = at::empty({bytes}, at::dtype(at::kByte).pinned_memory(true));
-    plan.Pack(static_cast<std::byte*>(host.mutable_data_ptr()));
-    memory = host.to(like.device(), /*non_blocking=*/true);
+    memory = UploadPlan(plan, like);
     view = plan.View(static_cast<const std::byte*>(memory.const_data_ptr()));
   }
 };
@@ -83,6 +82,16 @@ cuda::Shape ShapeOf(const at::Tensor& q, const at::Tensor& k, double scale, int6
           scale};
 }
 
+// Moves the sequences that the decode kernels compute behind the others. Returns how many others there are. Depends on
+// the type, the shape, and each sequence alone, so that a sequence is computed by the same kernels in every batch.
+template <typename T>
+size_t PartitionDecodes(const cuda::Shape& shape, std::vector<AttentionSequence>& sequences) {
+  if (!cuda::UsesMma<T>(shape) || shape.page_size == 0) return sequences.size();
+  const auto decodes = std::stable_partition(sequences.begin(), sequences.end(),
+                                             [](const AttentionSequence& s) { return !cuda::CanDecode(s); });
+  return static_cast<size_t>(decodes - sequences.begin());
+}
+
 std::tuple<at::Tensor, at::Tensor> Forward(const at::Tensor& q_in, const at::Tensor& k_in, const at::Tensor& v_in,
                                            double scale, const OptionalTensor& visible_end,
                                            std::optional<int64_t> q_offset, const OptionalTensor& positions,
@@ -92,7 +101,7 @@ std::tuple<at::Tensor, at::Tensor> Forward(const at::Tensor& q_in, const at::Ten
   CheckNumbers(q_in, k_in, v_in, scale, window, soft_cap, sinks_in.value_or(at::Tensor()));
   TORCH_CHECK(soft_cap == 0, "tree attention on CUDA does not support a soft cap: run with device cpu");
   const c10::cuda::CUDAGuard guard(q_in.device());
-  const Batch batch =
+  Batch batch =
       MakeBatch(q_in, k_in, OnHost(visible_end), q_offset, OnHost(positions), OnHost(block_table), OnHost(sequences));
   const at::Tensor q = Aligned(Computable(q_in)), k = Aligned(Computable(k_in)), v = Aligned(Computable(v_in));
   const at::Tensor sinks = ComputableSinks(sinks_in, q);
@@ -102,9 +111,15 @@ std::tuple<at::Tensor, at::Tensor> Forward(const at::Tensor& q_in, const at::Ten
     ByType(q, [&](auto zero) {
       using T = decltype(zero);
       using Acc = Accumulator<T>;
-      const auto plan = PlanOf(plans, {shape.heads, shape.kv_heads, shape.head_dim, scale, window}, batch.sequences,
-                               shape.page_size, false, cuda::ForwardBlockRows<T>(shape), 0, q, k);
-      const cuda::ForwardArgs<T> args{shape,      plan->view,       Read<T>(q),    Read<T>(k),
+      const size_t others = PartitionDecodes<T>(shape, batch.sequences);
+      const std::span<const AttentionSequence> all = batch.sequences;
+      if constexpr (std::is_same_v<T, BFloat16>) {
+        if (others < all.size()) DecodeOnCuda(shape, all.subspan(others), q, k, v, sinks, out, lse);
+      }
+      if (others == 0) return;
+      const DevicePlan plan({shape.heads, shape.kv_heads, shape.head_dim, scale, window}, all.first(others),
+                            shape.page_size, false, cuda::ForwardBlockRows<T>(shape), q);
+      const cuda::ForwardArgs<T> args{shape,      plan.view,        Read<T>(q),    Read<T>(k),
                                       Read<T>(v), Read<Acc>(sinks), Write<T>(out), Write<Acc>(lse)};
       C10_CUDA_CHECK(cuda::LaunchForward(args, std::ssize(plan->plan.blocks()), c10::cuda::getCurrentCUDAStream()));
     });

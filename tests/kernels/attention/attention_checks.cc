@@ -208,64 +208,54 @@ void CheckPages(at::Device device, const Report& report, bool small) {
   }
 }
 
-// How often the process has copied from the host to a device, on the stand-in of CUDA (tests/standin), which counts it.
-std::optional<uint64_t> Uploads() {
-  void* const count = dlsym(RTLD_DEFAULT, "ingot_standin_uploads");
-  if (count == nullptr) return std::nullopt;
-  return reinterpret_cast<uint64_t (*)()>(count)();
-}
-
-// Layers of one batch share its plans: one for their forward passes and one for their backward passes.
-template <typename T>
-void CheckPlans(at::Device device, const Report& report) {
+// Decodes over several chunks of keys (kernels/cuda/decode_plan.h). The first two sequences have a prefix of 512 keys in
+// common, and the second verifies drafts. Each has the bits that it has alone, and is close to the CPU's result in fp64.
+void CheckDecode(at::Device device, const Report& report, bool small) {
   std::mt19937_64 rng(3);
-  Case<T> x(rng, {2, 1, 32, 0.2}, 80, 0.1, false, device);
-  const std::vector<at::Tensor> want = x.Run();
-  x.options.plans = c10::make_intrusive<AttentionPlans>();
-  const std::optional<uint64_t> before = Uploads();
-  double differ = 0;
-  for (int layer = 0; layer < 3; ++layer) {
-    const std::vector<at::Tensor> got = x.Run();
-    for (size_t i = 0; i < got.size(); ++i) differ = std::max(differ, Differs(got[i], want[i]));
+  constexpr int64_t kPage = 16, kPrefix = 512 / kPage;
+  const int64_t kv_heads = 2, heads = 8, width = small ? 40 : 128;
+  for (const int64_t window : {0, 300}) {
+    const std::vector<int64_t> lengths = {small ? 600 : 1700, small ? 530 : 1100, 513, 40, 1};
+    int64_t pages = 0, rows = 0;
+    std::vector<std::vector<int32_t>> tables;
+    std::vector<AttentionSequence> sequences;
+    for (const int64_t length : lengths) {
+      std::vector<int32_t>& table = tables.emplace_back();
+      if (tables.size() == 2) table.assign(tables[0].begin(), tables[0].begin() + kPrefix);
+      while (std::ssize(table) * kPage < length) table.push_back(static_cast<int32_t>(pages++));
+    }
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      AttentionSequence& s = sequences.emplace_back();
+      s.q_begin = rows;
+      s.q_count = i == 1 ? 4 : 1;
+      s.q_offset = lengths[i] - s.q_count;
+      s.key_count = lengths[i];
+      s.block_table = tables[i].data();
+      rows += s.q_count;
+    }
+    const auto random = [&](at::IntArrayRef shape) {
+      return ToTensor(RandomVector<BFloat16>(rng, c10::multiply_integers(shape)), shape, at::kCPU);
+    };
+    const at::Tensor q = random({rows, heads, width}), k = random({pages, kPage, kv_heads, width}),
+                     v = random({pages, kPage, kv_heads, width});
+    const at::Tensor sinks = window == 0 ? at::Tensor() : ToTensor(RandomVector<float>(rng, heads), {heads}, at::kCPU);
+    const auto decode = [&](std::span<const AttentionSequence> of, at::Device on, at::ScalarType type) {
+      const at::Tensor out = at::zeros(q.sizes(), at::dtype(type).device(on));
+      PagedTreeAttention(q.to(on, type), k.to(on, type), v.to(on, type), of, 0.1, out,
+                         sinks.defined() ? sinks.to(on) : sinks, window);
+      return out;
+    };
+    const std::string name = "decode, window " + std::to_string(window) + ": ";
+    const at::Tensor got = decode(sequences, device, at::kBFloat16);
+    const at::Tensor want = decode(sequences, at::kCPU, at::kDouble);
+    report(
+        {name + "out",
+         ErrorOf(got, std::vector<double>(want.const_data_ptr<double>(), want.const_data_ptr<double>() + want.numel())),
+         kLimits<BFloat16>.out});
+    at::Tensor alone = at::zeros_like(got);
+    for (const AttentionSequence& s : sequences) alone += decode({&s, 1}, device, at::kBFloat16);
+    report({name + "each sequence's own bits", Differs(got, alone), 0});
   }
-  const std::optional<uint64_t> after = Uploads();
-  const std::string name = std::string(at::toString(kType<T>)) + " layers with one plan";
-  report({name, differ, 0});
-  if (before.has_value()) report({name + ": uploads", *after - *before == 2 ? 0.0 : 1.0, 0});
-  const auto kind = [&](int64_t window) {
-    x.options.window = window;
-    const at::Tensor shared = std::get<0>(TreeAttentionForward(x.q_in, x.k_in, x.v_in, x.options));
-    TreeAttentionOptions own = x.options;
-    own.plans = {};
-    return Differs(shared, std::get<0>(TreeAttentionForward(x.q_in, x.k_in, x.v_in, own)));
-  };
-  report({name + ", windows", std::max(kind(20), kind(0)), 0});
-}
-
-// A stream in two pieces, the last queries first. Their gradients add up in fp32 (fp64), without rounding in between.
-template <typename T>
-void CheckPieces(at::Device device, const Report& report) {
-  std::mt19937_64 rng(4);
-  Case<T> x(rng, {4, 2, 40, 0.16}, 90, 0.1, false, device);
-  const auto sums = x.k_in.options().dtype(kType<Accumulator<T>>).requires_grad(false);
-  const at::Tensor k_sum = at::zeros(x.k_in.sizes(), sums), v_sum = at::zeros(x.k_in.sizes(), sums);
-  const at::NoGradGuard no_history;
-  const auto [out, lse] = TreeAttentionForward(x.q_in, x.k_in, x.v_in, x.options);
-  std::vector<at::Tensor> grad_q;
-  for (const auto& [first, last] : {std::pair<int64_t, int64_t>{50, 90}, {0, 50}}) {
-    const auto own = [f = first, l = last](const at::Tensor& t) { return t.slice(0, f, l).detach(); };
-    const auto seen = [l = last](const at::Tensor& t) { return t.slice(0, 0, l).detach(); };
-    TreeAttentionOptions piece = x.options;
-    piece.visible_end = seen(x.options.visible_end);
-    piece.positions = seen(x.options.positions);
-    grad_q.insert(grad_q.begin(), TreeAttentionBackward(own(x.grad_in), own(x.q_in), seen(x.k_in), seen(x.v_in),
-                                                        own(out), own(lse), piece, seen(k_sum), seen(v_sum)));
-  }
-  const std::string name = std::string(at::toString(kType<T>)) + " in two pieces: ";
-  const ReferenceResult want = GatheredPaths<T>({x.shape, x.ends, 0, x.sinks, x.q, x.k, x.v, x.grad});
-  report({name + "grad_q", ErrorOf(at::cat(grad_q), want.grad_q), kLimits<T>.grad});
-  report({name + "grad_k", ErrorOf(k_sum, want.grad_k), kLimits<T>.grad});
-  report({name + "grad_v", ErrorOf(v_sum, want.grad_v), kLimits<T>.grad});
 }
 
 void CheckSlicesAndHalf(at::Device device, const Report& report) {
@@ -287,10 +277,7 @@ void CheckTreeAttention(at::Device device, const Report& report, bool small) {
   CheckGradients<BFloat16>(device, report, small);
   CheckPages<float>(device, report, small);
   CheckPages<BFloat16>(device, report, small);
-  CheckPlans<float>(device, report);
-  CheckPlans<BFloat16>(device, report);
-  CheckPieces<float>(device, report);
-  CheckPieces<BFloat16>(device, report);
+  CheckDecode(device, report, small);
   CheckSlicesAndHalf(device, report);
 }
 

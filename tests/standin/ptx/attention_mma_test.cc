@@ -75,45 +75,6 @@ Forward RunMma(Machine& m, const Stream<BFloat16>& s) {
   return RunMma(m, s.shape, {&sequence, 1}, {s.q, s.k, s.v, s.sinks, 0, s.rows});
 }
 
-// out and lse of a head of a query in fp64, from the definition in attention.h.
-struct Row {
-  std::vector<double> out;
-  double lse;
-};
-
-double Dot(const BFloat16* a, const BFloat16* b, int64_t count) {
-  double sum = 0;
-  for (int64_t d = 0; d < count; ++d) sum += double{kernels::ToFloat(a[d])} * double{kernels::ToFloat(b[d])};
-  return sum;
-}
-
-Row Define(const Stream<BFloat16>& s, int64_t query, int64_t head) {
-  const AttentionShape& a = s.shape;
-  const int64_t kv_head = head / (a.heads / a.kv_heads);
-  std::vector<double> scores(query + 1, -INFINITY);
-  double top = s.sinks.empty() ? -INFINITY : double{s.sinks[head]};
-  for (int64_t key = 0; key <= query; ++key) {
-    const bool near = a.window == 0 || s.positions[query] - s.positions[key] < a.window;
-    if (query >= s.visible_end[key] || !near) continue;
-    scores[key] = a.scale * Dot(s.q.data() + (query * a.heads + head) * a.head_dim,
-                                s.k.data() + (key * a.kv_heads + kv_head) * a.head_dim, a.head_dim);
-    top = std::max(top, scores[key]);
-  }
-  Row row{std::vector<double>(a.head_dim), -INFINITY};
-  double sum = s.sinks.empty() ? 0 : std::exp(double{s.sinks[head]} - top);
-  for (int64_t key = 0; key <= query; ++key) {
-    if (std::isinf(scores[key])) continue;
-    const double p = std::exp(scores[key] - top);
-    sum += p;
-    const BFloat16* const v = s.v.data() + (key * a.kv_heads + kv_head) * a.head_dim;
-    for (int64_t d = 0; d < a.head_dim; ++d) row.out[d] += p * double{kernels::ToFloat(v[d])};
-  }
-  if (sum == 0) return row;
-  for (double& x : row.out) x /= sum;
-  row.lse = top + std::log(sum);
-  return row;
-}
-
 // Compares every `step`-th query. Rounding of probabilities and outputs to bf16 limits out, but not lse.
 void ExpectClose(const Stream<BFloat16>& s, const Forward& got, int64_t step = 1) {
   std::vector<double> out, lse;
