@@ -12,4 +12,8 @@ namespace ingot::model {
 // REQUIRES: not a CPU.
 int64_t AvailableDeviceMemory(at::Device device);
 
+// Returns the largest number of bytes that this process's tensors have used on `device` at once. Throws c10::Error.
+// REQUIRES: not a CPU.
+int64_t PeakDeviceMemory(at::Device device);
+
 }  // namespace ingot::model

@@ -88,6 +88,7 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
   }
   ReportTally(*prepared, tally, metrics);
   exchanges_.ReportBalance(tally, metrics);
+  ReportDevicePeak(policy_.device(), metrics);
   metrics["perf/data_seconds"] = Seconds(packed - start);
   metrics["perf/train_seconds"] = Seconds(clock_.Now() - packed);
   bound_.Report(tally, metrics);

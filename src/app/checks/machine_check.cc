@@ -47,15 +47,19 @@ absl::Status CheckClusterHost(const ClusterOptions& cluster) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<std::string>> CheckMachine(const RunConfig& config) {
+absl::StatusOr<std::vector<std::string>> CheckOtherMachine(const RunConfig& config) {
   INGOT_RETURN_IF_ERROR(CheckRunName(config.name));
   INGOT_RETURN_IF_ERROR(gateway::CheckListening(config.http));
   INGOT_RETURN_IF_ERROR(CheckClusterHost(config.cluster));
-  if (NodesOf(config.cluster) > 1) {
-    return std::vector<std::string>{
-        "run.root, device, compute.threads, and files with keys and certificates are not checked, because they belong "
-        "to each of the run's nodes"};
-  }
+  return std::vector<std::string>{
+      absl::StrCat("run.root, device, compute.threads, and files with keys and certificates are not checked, because "
+                   "they belong to ",
+                   NodesOf(config.cluster) > 1 ? "each of the run's nodes" : "the run's machine")};
+}
+
+absl::StatusOr<std::vector<std::string>> CheckMachine(const RunConfig& config) {
+  INGOT_ASSIGN_OR_RETURN(std::vector<std::string> skipped, CheckOtherMachine(config));
+  if (NodesOf(config.cluster) > 1) return skipped;
   INGOT_RETURN_IF_ERROR(CheckThreads(ThreadsOf(config)));
   INGOT_RETURN_IF_ERROR(OpenDevice(config.device).status());
   INGOT_RETURN_IF_ERROR(CheckRoot(config.root));

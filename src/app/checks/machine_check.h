@@ -14,4 +14,7 @@ namespace ingot::app {
 // the key at fault. Returns the items that were skipped because another node in the run uses them.
 absl::StatusOr<std::vector<std::string>> CheckMachine(const RunConfig& config);
 
+// Same as CheckMachine, but for a run on other machines: checks only the keys, and returns what was skipped.
+absl::StatusOr<std::vector<std::string>> CheckOtherMachine(const RunConfig& config);
+
 }  // namespace ingot::app

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <map>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_format.h"
@@ -17,28 +18,60 @@
 namespace ingot::app {
 namespace {
 
-using RolesByDevice = std::map<int, std::vector<RoleProcess>>;
-
-// Leaves out the roles that do not compute on the run's devices.
-RolesByDevice ByDevice(const RunConfig& config, std::span<const RoleProcess> roles, int devices) {
-  RolesByDevice sharing;
-  for (const RoleProcess& process : roles) {
-    const bool engine = process.role == "rollout" && !config.has_external_engine();
-    if (process.role != "trainer" && !engine) continue;
-    sharing[DevicePlaceOf(config, process) % devices].push_back(process);
-  }
-  return sharing;
+// Returns the computing processes of a run in one process.
+std::vector<RoleProcess> ProcessesOfTrain(const RunConfig& config) {
+  std::vector<RoleProcess> processes = {{"trainer", 0}};
+  if (!config.tasks.empty()) processes.push_back({"rollout", 0});
+  return processes;
 }
 
-// Returns the part of their memory that the roles certainly allocate on their device.
-MachineNeed NeedOnDevice(const RunConfig& config, const model::ModelConfig& shape, std::span<const RoleProcess> roles) {
-  MachineNeed need = NeedOfRoles(config, shape, roles);
-  const trainer::TrainerBytes trainer = trainer::LeastBytes(config.trainer, shape, config.cluster.trainer_ranks);
-  need.trainer = 0;
-  for (const RoleProcess& process : roles) {
-    if (process.role == "trainer") need.trainer += trainer.on_devices[static_cast<size_t>(process.index)];
+// Returns the processes of each machine.
+absl::StatusOr<std::vector<std::vector<RoleProcess>>> ProcessesOfMachines(const RunConfig& config) {
+  std::vector<std::vector<RoleProcess>> machines;
+  for (const NodeGroup& group : config.cluster.groups) {
+    for (int node = 0; node < group.nodes; ++node) {
+      INGOT_ASSIGN_OR_RETURN(std::vector<RoleProcess> processes, RolesOfNode(config, group.name, node));
+      machines.push_back(std::move(processes));
+    }
   }
-  return need;
+  if (machines.empty()) machines.push_back(AllRoles(config));
+  return machines;
+}
+
+// Returns the processes of each GPU, assigned as in OpenDevice's `place` (app/roles/run_role.cc). 0 GPUs = one for each
+// process.
+absl::StatusOr<std::vector<std::vector<RoleProcess>>> ProcessesOfGpus(const RunConfig& config, int gpus) {
+  INGOT_ASSIGN_OR_RETURN(const auto machines, ProcessesOfMachines(config));
+  std::vector<std::vector<RoleProcess>> all;
+  for (const std::vector<RoleProcess>& machine : machines) {
+    std::map<int, std::vector<RoleProcess>> here;
+    for (const RoleProcess& process : machine) {
+      if (process.role != "trainer" && process.role != "rollout") continue;
+      const int place = process.role == "trainer" ? process.index : config.cluster.trainer_ranks + process.index;
+      here[gpus == 0 ? place : place % gpus].push_back(process);
+    }
+    for (auto& [place, processes] : here) all.push_back(std::move(processes));
+  }
+  return all;
+}
+
+// Returns the versions that an engine has loaded at once.
+int VersionsOf(const RunConfig& config) {
+  int versions = 2;
+  for (const gateway::ModelOptions& model : config.gateway.models) {
+    versions += model.weights == gateway::ModelWeights::kPinned ? 1 : 0;
+  }
+  const bool evaluates = config.eval.has_tasks() && config.eval.of_earlier_versions();
+  return versions + (evaluates ? static_cast<int>(MaxEvaluations(config)) : 0);
+}
+
+std::string Describe(const GpuWork& work) {
+  const std::string rank = work.ranks == 1  ? "the trainer"
+                           : work.rank == 0 ? "the trainer's rank 0"
+                                            : "another rank of the trainer";
+  const std::string engines = work.engines == 1 ? "an engine" : absl::StrCat(work.engines, " engines");
+  if (work.engines == 0) return rank;
+  return work.rank < 0 ? engines : absl::StrCat(rank, " and ", engines);
 }
 
 }  // namespace
@@ -120,17 +153,57 @@ absl::Status CheckHeldHere(const RunConfig& config, const model::ModelConfig& sh
   return held;
 }
 
-absl::Status CheckDeviceHolds(const RunConfig& config, const model::ModelConfig& shape, const DeviceChoice& device) {
-  if (device.torch_name == "cpu") return absl::OkStatus();
+GpuWork GpuWorkOf(const RunConfig& config, const model::ModelConfig& shape, std::span<const RoleProcess> processes,
+                  bool one_process) {
+  GpuWork work{.shape = shape, .trainer = config.trainer, .rollout = config.rollout};
+  work.ranks = config.cluster.trainer_ranks;
+  work.rank = -1;
+  work.engines = 0;
+  work.versions = VersionsOf(config);
+  work.context = config.rollout.context_length > 0
+                     ? std::min<int64_t>(config.rollout.context_length, shape.max_position_embeddings)
+                     : shape.max_position_embeddings;
+  for (const RoleProcess& process : processes) {
+    if (process.role == "trainer" && (work.rank < 0 || process.index == 0)) work.rank = process.index;
+    if (process.role == "rollout" && !config.has_external_engine()) ++work.engines;
+  }
+  work.processes = one_process ? 1 : static_cast<int>(processes.size());
+  return work;
+}
+
+absl::StatusOr<GpuPlan> PlanOnDevice(const RunConfig& config, const model::ModelConfig& shape,
+                                     const DeviceChoice& device) {
   INGOT_RETURN_IF_ERROR(shape.CheckDevice(device.torch_name));
-  std::vector<RoleProcess> roles = {{"trainer", 0}};
-  if (!config.tasks.empty() && !config.has_external_engine()) roles.push_back({"rollout", 0});
-  const MachineNeed need = NeedOnDevice(config, shape, roles);
+  const GpuWork work = GpuWorkOf(config, shape, ProcessesOfTrain(config), /*one_process=*/true);
+  INGOT_ASSIGN_OR_RETURN(const int64_t available,
+                         trainer::AtTorchEdge(device.torch_name, [&]() -> absl::StatusOr<int64_t> {
+                           return model::AvailableDeviceMemory(at::Device(device.torch_name));
+                         }));
+  GpuPlan plan{Describe(work), PlanMemory(work, available, Overhead::kNoContexts)};
   const std::string users = ShowUsers(device.users);
-  return trainer::AtTorchEdge(device.torch_name, [&] {
-    return CheckMachineHolds(need, model::AvailableDeviceMemory(at::Device(device.torch_name)), config,
-                             absl::StrCat("the GPU", users.empty() ? "" : " (" + users + ")"));
-  });
+  INGOT_RETURN_IF_ERROR(CheckPlan(work, plan.plan, absl::StrCat("the GPU", users.empty() ? "" : " (" + users + ")"),
+                                  Overhead::kNoContexts));
+  return plan;
+}
+
+absl::StatusOr<std::vector<GpuPlan>> PlanOnGpus(const RunConfig& config, const model::ModelConfig& shape,
+                                                const GpuMachine& gpus, bool one_process) {
+  INGOT_RETURN_IF_ERROR(shape.CheckDevice("cuda:0"));
+  std::vector<std::vector<RoleProcess>> each = {ProcessesOfTrain(config)};
+  if (!one_process) {
+    INGOT_ASSIGN_OR_RETURN(each, ProcessesOfGpus(config, gpus.count));
+  }
+  std::vector<GpuPlan> plans;
+  for (const std::vector<RoleProcess>& processes : each) {
+    const GpuWork work = GpuWorkOf(config, shape, processes, one_process);
+    if (work.rank < 0 && work.engines == 0) continue;
+    std::string what = Describe(work);
+    if (std::ranges::any_of(plans, [&](const GpuPlan& plan) { return plan.what == what; })) continue;
+    plans.push_back({what, PlanMemory(work, gpus.card_bytes)});
+    INGOT_RETURN_IF_ERROR(
+        CheckPlan(work, plans.back().plan, absl::StrCat("a GPU (", gpus.card, ") with ", what), Overhead::kAll));
+  }
+  return plans;
 }
 
 }  // namespace ingot::app

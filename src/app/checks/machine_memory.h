@@ -1,5 +1,5 @@
-// Checks whether a machine has enough memory for all its processes together. Each process also checks its own memory
-// when it starts, but two processes that fit separately may not fit together.
+// Checks whether a machine, or each GPU, has enough memory for all its processes together. Each process also checks its
+// own memory when it starts, but two processes that fit separately may not fit together.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,12 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "app/checks/memory_plan.h"
 #include "app/cluster/run_roles.h"
 #include "app/models/device.h"
+#include "app/models/gpu_card.h"
 #include "app/run/run_config.h"
 #include "base/status.h"
 #include "model/config.h"
@@ -48,9 +51,27 @@ absl::Status CheckDevicesHold(const RunConfig& config, const model::ModelConfig&
 absl::Status CheckHeldHere(const RunConfig& config, const model::ModelConfig& shape, std::span<const RoleProcess> roles,
                            const std::string& machine);
 
-// Checks a run in one process, whose trainer and engine share `device`, against the memory that other processes leave of
-// it. Counts only what the run certainly allocates. Returns OK for the CPU, and UNIMPLEMENTED if the device has no kernels
-// for the model.
-absl::Status CheckDeviceHolds(const RunConfig& config, const model::ModelConfig& shape, const DeviceChoice& device);
+// Returns the work of all `processes` that share a GPU. `one_process` = all roles are in one process.
+GpuWork GpuWorkOf(const RunConfig& config, const model::ModelConfig& shape, std::span<const RoleProcess> processes,
+                  bool one_process);
+
+// A plan for the processes of a run that share a GPU.
+struct GpuPlan {
+  std::string what;  // those processes, such as "the trainer and an engine"
+  MemoryPlan plan;
+};
+
+// Plans a run in one process, whose trainer and engine share `device`, with the memory that other processes leave of it.
+// Returns RESOURCE_EXHAUSTED if it does not fit, and UNIMPLEMENTED if the device has no kernels for the model. REQUIRES:
+// `device` is not the CPU.
+absl::StatusOr<GpuPlan> PlanOnDevice(const RunConfig& config, const model::ModelConfig& shape,
+                                     const DeviceChoice& device);
+
+// Plans a run on GPUs that this machine may not have. Returns one plan for each kind of GPU, such as the one with the
+// trainer's rank 0. `one_process` = all roles are in one process, as with `ingot train`. Otherwise, each machine has
+// `gpus.count` GPUs, which its trainer ranks and then its engines take in turn. Same errors as PlanOnDevice, and those of
+// RolesOfNode.
+absl::StatusOr<std::vector<GpuPlan>> PlanOnGpus(const RunConfig& config, const model::ModelConfig& shape,
+                                                const GpuMachine& gpus, bool one_process);
 
 }  // namespace ingot::app

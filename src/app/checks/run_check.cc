@@ -4,7 +4,6 @@
 
 #include "app/checks/custom_loss_check.h"
 #include "app/checks/machine_check.h"
-#include "app/checks/machine_memory.h"
 #include "app/checks/model_keys.h"
 #include "app/checks/nodes_check.h"
 #include "app/checks/supervised_examples.h"
@@ -56,36 +55,49 @@ absl::Status CheckHere(const RunConfig& config, bool train, RunCheck& check) {
   return RunsAllHere(config.cluster) ? CheckThreads(ThreadsOfLaunch(config)) : absl::OkStatus();
 }
 
-// Returns OK if the single process of the run fits in this machine's or its GPU's memory. Runs before the weights and the cache are
-// allocated, because they may use all of it.
-absl::Status CheckOneProcessFits(const RunConfig& config, const ModelSetup& model, const DeviceChoice& device) {
-  if (device.torch_name != "cpu") return CheckDeviceHolds(config, model.shape, device);
+// Returns OK if the single process of the run fits in this machine's or its GPU's memory. Runs before the weights and
+// the cache are allocated, because they may use all of it.
+absl::Status CheckOneProcessFits(const RunConfig& config, RunCheck& check) {
+  const ModelSetup& model = check.model;
+  if (check.device.torch_name != "cpu") {
+    INGOT_ASSIGN_OR_RETURN(GpuPlan plan, PlanOnDevice(config, model.shape, check.device));
+    check.plans.push_back(std::move(plan));
+    return absl::OkStatus();
+  }
   INGOT_RETURN_IF_ERROR(trainer::CheckFits(config.trainer, model.shape, at::Device(model.device)));
   return config.tasks.empty() ? absl::OkStatus() : rollout::CheckCacheFits(model.shape, config.rollout, model.device);
 }
 
 }  // namespace
 
-absl::StatusOr<RunCheck> CheckRun(const RunConfig& config, RequestedBy requested_by) {
+absl::StatusOr<RunCheck> CheckRun(const RunConfig& config, RequestedBy requested_by,
+                                  const std::optional<GpuMachine>& gpus) {
   const bool asked = requested_by == RequestedBy::kConfigCheck;
   const bool train = requested_by == RequestedBy::kTrain || (asked && IsForOneProcess(config.cluster));
   RunCheck check;
-  if (requested_by != RequestedBy::kDryRun) INGOT_RETURN_IF_ERROR(CheckHere(config, train, check));
+  if (gpus.has_value()) {
+    INGOT_ASSIGN_OR_RETURN(check.notes, CheckOtherMachine(config));
+  } else if (requested_by != RequestedBy::kDryRun) {
+    INGOT_RETURN_IF_ERROR(CheckHere(config, train, check));
+  }
   INGOT_ASSIGN_OR_RETURN(check.model, SetUpModel(config.model, check.device.torch_name));
   INGOT_RETURN_IF_ERROR(CheckModelKeys(config, check.model.shape));
+  if (gpus.has_value()) {
+    INGOT_ASSIGN_OR_RETURN(check.plans, PlanOnGpus(config, check.model.shape, *gpus, train));
+  }
   INGOT_ASSIGN_OR_RETURN(check.start, CheckStart(config, check.model.text, check.model.shape.max_position_embeddings));
   INGOT_RETURN_IF_ERROR(ReadSupervisedExamples(config, check.model.text, check.model.shape).status());
   if (requested_by != RequestedBy::kDryRun) {
     INGOT_ASSIGN_OR_RETURN(check.loss_graph, CheckCustomLoss(config));
   }
   if (train) {
-    INGOT_RETURN_IF_ERROR(CheckOneProcessFits(config, check.model, check.device));
+    if (!gpus.has_value()) INGOT_RETURN_IF_ERROR(CheckOneProcessFits(config, check));
     return check;
   }
   INGOT_RETURN_IF_ERROR(CheckNodes(config));
   if (!asked && config.cluster.launcher == LauncherKind::kLocal) INGOT_RETURN_IF_ERROR(CheckLaunchedHere(config));
   // A launcher checks this again after an earlier launcher of the run has ended.
-  if (asked && RunsAllHere(config.cluster)) {
+  if (asked && !gpus.has_value() && RunsAllHere(config.cluster)) {
     INGOT_RETURN_IF_ERROR(CheckHeldHere(config, check.model.shape, AllRoles(config), "this machine"));
   }
   for (std::string& note : NotesOfNodes(config)) check.notes.push_back(std::move(note));

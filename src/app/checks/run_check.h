@@ -2,9 +2,11 @@
 // configuration that passes also starts. It starts no processes and sends no requests. It may create agents.work_root.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "app/checks/machine_memory.h"
 #include "app/checks/start_check.h"
 #include "app/models/device.h"
 #include "app/models/model_setup.h"
@@ -27,9 +29,13 @@ struct RunCheck {
   StartCheck start;
   std::string loss_graph;          // graph of trainer.custom.function; empty = another objective, or a dry run
   std::vector<std::string> notes;  // skipped checks, and settings that may surprise the user
+  std::vector<GpuPlan> plans;      // memory of the run's GPUs; empty = the CPU, or each process plans its own
 };
 
-// Errors name the key at fault and the file, line, or task, if there is one.
-absl::StatusOr<RunCheck> CheckRun(const RunConfig& config, RequestedBy requested_by);
+// Errors name the key at fault and the file, line, or task, if there is one. With `gpus`, `ingot config check` plans the
+// run for machines with these GPUs, and checks nothing that belongs to the machine that runs it, except files and
+// programs.
+absl::StatusOr<RunCheck> CheckRun(const RunConfig& config, RequestedBy requested_by,
+                                  const std::optional<GpuMachine>& gpus = std::nullopt);
 
 }  // namespace ingot::app

@@ -32,6 +32,7 @@
 #include "model/device_memory.h"
 #include "model/draft_head.h"
 #include "model/transformer.h"
+#include "rollout/engine/engine_memory.h"
 #include "rollout/engine/torch_error.h"
 
 namespace ingot::rollout {
@@ -317,9 +318,7 @@ class TorchRunner final : public ModelRunner {
       for (size_t i = 0; i < snapshot->size(); ++i) {
         const weights::TensorView view = snapshot->view(i);
         INGOT_ASSIGN_OR_RETURN(const at::ScalarType dtype, ScalarTypeOf(view));
-        auto* bytes = const_cast<std::byte*>(view.bytes.data());  // torch cannot view constant memory
-        at::Tensor& tensor = view.role == v1::TENSOR_DRAFT ? draft[view.name] : tensors[view.name];
-        tensor = at::from_blob(bytes, view.shape, at::TensorOptions().dtype(dtype)).to(device_);
+        (view.role == v1::TENSOR_DRAFT ? draft : tensors)[view.name] = OnDevice(view, dtype);
       }
       const model::ModelConfig config = WithAdaptersOf(tensors);
       INGOT_RETURN_IF_ERROR(config.Validate());
@@ -402,6 +401,30 @@ class TorchRunner final : public ModelRunner {
   }
 
  private:
+  // A tensor's bytes on the device. Versions share the tensors that they have in common, such as an adapter's base.
+  struct Uploaded {
+    uint64_t checksum = 0;
+    c10::weak_intrusive_ptr<at::TensorImpl> tensor;
+  };
+
+  // Returns a view of the tensor on the CPU, and its bytes on other devices.
+  at::Tensor OnDevice(const weights::TensorView& view, at::ScalarType dtype) {
+    auto* bytes = const_cast<std::byte*>(view.bytes.data());  // torch cannot view constant memory
+    const at::Tensor host = at::from_blob(bytes, view.shape, at::TensorOptions().dtype(dtype));
+    if (device_.is_cpu()) return host;
+    base::MutexLock lock(mu_);
+    const auto found = uploaded_.find(view.name);
+    if (found != uploaded_.end() && found->second.checksum == view.checksum) {
+      const at::Tensor shared(found->second.tensor.lock());
+      if (shared.defined() && shared.scalar_type() == dtype && shared.sizes() == at::IntArrayRef(view.shape)) {
+        return shared;
+      }
+    }
+    at::Tensor tensor = host.to(device_);
+    uploaded_.insert_or_assign(view.name, Uploaded{view.checksum, tensor.getIntrusivePtr()});
+    return tensor;
+  }
+
   // Returns the hidden states that the batch's rows read.
   at::Tensor DraftInput(const DraftBatch& batch) const {
     if (!batch.first) return drafted_.index_select(0, View(batch.from).to(device_));
@@ -462,6 +485,7 @@ class TorchRunner final : public ModelRunner {
   std::vector<uint16_t> routes_;
   base::Mutex mu_;
   std::shared_ptr<const model::RopeTables> rope_ ABSL_GUARDED_BY(mu_);  // shared by all versions
+  std::map<std::string, Uploaded> uploaded_ ABSL_GUARDED_BY(mu_);       // newest by name; empty on the CPU
 };
 
 absl::Status CheckStoreDevice(const EngineOptions& options, const std::string& device) {
@@ -499,10 +523,7 @@ int64_t MaxWeightBytes(const model::ModelConfig& config) {
 }
 
 int64_t CacheBytes(const model::ModelConfig& config, const EngineOptions& options) {
-  const model::ModelSpec spec = model::SpecOf(config);
-  const auto element = static_cast<int64_t>(c10::elementSize(CacheType(config)));
-  return spec.cache_elements() * element * options.kv_cache_tokens +
-         spec.state_bytes(element) * (options.kv_cache_tokens / options.kv_block_tokens);
+  return CacheBytes(config, options, static_cast<int>(c10::elementSize(CacheType(config))));
 }
 
 absl::StatusOr<std::unique_ptr<ModelRunner>> NewTorchRunner(const model::ModelConfig& config,

@@ -14,8 +14,8 @@
 
 namespace ingot::rollout {
 
-// Returns the KV cache size in bytes: kv_cache_tokens times ModelSpec::cache_elements elements of 4 bytes (2 for bf16;
-// fp16 models attend in fp32), plus each block's recurrent layer states (ModelSpec::state_bytes).
+// Returns the KV cache size in bytes (engine_memory.h), with elements of 4 bytes (2 for bf16; fp16 models attend in
+// fp32).
 int64_t CacheBytes(const model::ModelConfig& config, const EngineOptions& options);
 // Returns RESOURCE_EXHAUSTED with the sizes if the cache does not fit in the free memory of `device`, which is torch's
 // name. Without this check, its allocation on the CPU would exhaust the machine's memory before any error. Throws

@@ -34,9 +34,9 @@ int64_t LargestUnit(const model::ModelConfig& config, const RankPlace& place, co
 
 MemoryNeed PredictRankMemory(const model::ModelConfig& config, int element_bytes, const PassOptions& options,
                              std::span<const tree::ForestPart> parts, const std::optional<RankPlace>& place,
-                             bool by_layer) {
-  if (!place.has_value()) return PredictMemory(config, element_bytes, options, parts);
-  MemoryNeed need = PredictPasses(config, element_bytes, options, parts, /*gradients_stay=*/false);
+                             bool by_layer, Operators operators) {
+  if (!place.has_value()) return PredictMemory(config, element_bytes, options, parts, operators);
+  MemoryNeed need = PredictPasses(config, element_bytes, options, parts, /*gradients_stay=*/false, operators);
   const model::ModelSpec spec = model::SpecOf(config);
   const std::vector<int> owners = OwnersOf(spec, place->size);
   auto owner = owners.begin();
@@ -62,10 +62,10 @@ MemoryNeed PredictRankMemory(const model::ModelConfig& config, int element_bytes
   const double share = static_cast<double>(owned) / static_cast<double>(std::max<int64_t>(1, all));
   need.optimizer = std::llround(static_cast<double>(need.optimizer) * share);
   const int64_t bucket = std::max(largest, std::min(all, kBucketElements));
-  // The owner holds a bucket from every rank, all of them again in Gloo's receive buffer, its own bucket, and for bf16
-  // their sum.
-  const int64_t gathered =
-      bucket * element_bytes * (2 * place->size + 1) + (element_bytes < 4 ? bucket * accumulator : 0);
+  // The owner holds a bucket from every rank, its own bucket, and for bf16 their sum. Gloo's receive buffer, on the CPU,
+  // holds all of them again. NCCL receives in place.
+  const int64_t received = (operators == Operators::kNative ? 2 : 1) * place->size;
+  const int64_t gathered = bucket * element_bytes * (received + 1) + (element_bytes < 4 ? bucket * accumulator : 0);
   // The peak of any pass is at least the end of a part, with its gradients and the waiting parts. The first part's
   // gradients become sums bucket by bucket. In later parts, the sums are additional.
   need.gradients += owned * (parts.size() > 1 ? accumulator : accumulator - element_bytes) + gathered;

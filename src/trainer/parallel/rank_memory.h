@@ -27,7 +27,7 @@ std::optional<RankPlace> PlaceOf(const Ranks* ranks);
 // when it takes a snapshot.
 MemoryNeed PredictRankMemory(const model::ModelConfig& config, int element_bytes, const PassOptions& options,
                              std::span<const tree::ForestPart> parts, const std::optional<RankPlace>& place,
-                             bool by_layer = false);
+                             bool by_layer = false, Operators operators = Operators::kNative);
 
 // Returns the number of ranks that share this machine's memory: all of them, because they start on one
 // machine.

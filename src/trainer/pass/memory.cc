@@ -6,135 +6,20 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/recurrence/gated_delta.h"
 #include "model/layer_spec.h"
 #include "trainer/pass/head_pass.h"
+#include "trainer/pass/layer_memory.h"
 
 namespace ingot::trainer {
 namespace {
 
-// Bytes of one layer per row, key or part. The tensors are those of model/block.cc, of the autograd functions in
-// kernels/torch/layers.cc and linear.cc, and of AttentionBackward in kernels/attention/attention_backward.cc.
-struct LayerCosts {
-  LayerCosts(const model::LayerSpec& layer, int64_t hidden, int64_t element, int64_t accumulator)
-      : element(element),
-        accumulator(accumulator),
-        hidden(hidden),
-        mlp(layer.feed_forward.row_width()),
-        heads(layer.attention.heads),
-        kv_heads(layer.attention.kv_heads),
-        queries(layer.attention.queries()),
-        keys(layer.attention.keys()),
-        padded_head((layer.attention.head_dim + 15) / 16 * 16),
-        key_copies(layer.attention.keys_are_values() ? 1 : 2),
-        gradients(layer.products()),
-        shape(layer.recurrence.shape) {
-    for (const model::TensorSpec& tensor : layer.tensors) {
-      if (!tensor.trained || !tensor.is_product() || tensor.factor != model::Factor::kNone) continue;
-      using enum model::Part;
-      if (tensor.part == kDown || tensor.part == kExpertDown) down_gradient = hidden * mlp;
-      if (tensor.part == kQuery || tensor.part == kKey || tensor.part == kRecurrentIn)
-        first_gradient = std::max(first_gradient, tensor.elements());
-    }
-    const int64_t norms = layer.gemma ? 4 : 2;  // each saves its input, its result and a factor per row
-    history = element * ((2 + norms) * hidden + 3 * mlp) + accumulator * (norms + heads) +
-              (recurrent() ? RecurrentBytes() : AttentionBytes(layer)) + ExpertBytes(layer) + AdapterBytes(layer);
-  }
-
-  // Per row: q, k, and v, the attention output, and the steps between them and the layer's rows.
-  int64_t AttentionBytes(const model::LayerSpec& layer) {
-    const model::AttentionSpec& a = layer.attention;
-    const model::LatentConfig& latent = a.latent;
-    if (!a.keys_are_values()) {
-      const int64_t raw = a.norm ? 1 : 0;
-      const int64_t factors = a.norm_whole ? 2 : a.heads + a.kv_heads;
-      const int64_t gate = a.gated ? 2 * queries : 0;  // the gate itself and the result
-      return element * ((2 + raw) * queries + (2 + raw) * keys + gate) + accumulator * raw * factors;
-    }
-    // Each head's slice of the matrix from latents to keys, transposed.
-    fixed_history = element * a.heads * latent.plain_dim * latent.kv_rank;
-    const int64_t narrow = 2 * latent.query_rank + latent.kv_rank, factors = latent.query_rank > 0 ? 2 : 1;
-    const int64_t by_head = latent.plain_dim + latent.kv_rank + latent.value_dim;
-    return element * (2 * queries + keys + a.heads * by_head + narrow) + accumulator * factors;
-  }
-  // Per row: the inputs and results of the experts that it uses, and the router's values.
-  int64_t ExpertBytes(const model::LayerSpec& layer) const {
-    const model::ExpertsConfig& experts = layer.feed_forward.experts;
-    const int64_t shared = experts.shared_gate ? 2 * hidden : 0;  // the shared expert's gate and its scaled result
-    return experts.count == 0 ? 0
-                              : element * (3 * experts.per_token * hidden + shared) +
-                                    accumulator * (3 * experts.count + 2 * experts.per_token * hidden);
-  }
-  // Per row: the result of A for every adapter, including the experts that the row uses. The adapter between latents
-  // and heads counts per head and in both directions.
-  int64_t AdapterBytes(const model::LayerSpec& layer) const {
-    int64_t elements = 0;
-    for (const model::TensorSpec& tensor : layer.tensors) {
-      if (tensor.factor != model::Factor::kA || tensor.expert > 0) continue;
-      const bool by_head = layer.attention.keys_are_values() && tensor.part == model::Part::kKey;
-      const int64_t times = tensor.expert == 0 ? layer.feed_forward.experts.per_token : by_head ? 2 * heads : 1;
-      elements += tensor.shape[0] * times;
-    }
-    return element * elements;
-  }
-
-  bool recurrent() const { return shape.value_heads > 0; }
-  // Per row: q, k, and v, rates and steps, the result, its norm, the gate, and the product of the last two.
-  int64_t RecurrentBytes() const {
-    return element * (shape.channels() + 4 * shape.values() + 2 * shape.value_heads) + accumulator * shape.value_heads;
-  }
-  // Per branch: the state after it, and the sums of the gradient with respect to it.
-  int64_t BranchBytes() const { return recurrent() ? shape.state() * accumulator + shape.past() * element : 0; }
-  int64_t BranchSums() const { return recurrent() ? (shape.state() + shape.past()) * accumulator : 0; }
-  // Bytes for the recurrence's backward pass over a part's rows, which start from `given` states. Counts the
-  // convolution's results, the gradients with respect to them and to the rows' inputs, and the states at the starts of
-  // chunks for all heads at once. Subtracts the part of the layer's history that is freed.
-  int64_t Recurrence(int64_t rows, int64_t chains, int64_t given) const {
-    if (!recurrent()) return 0;
-    const int64_t chunks = rows / kernels::kDeltaChunk + chains;
-    const int64_t scratch = shape.state() * (chunks + kernels::kDeltaChunk + chains) * accumulator;
-    return rows * (3 * shape.channels() * accumulator + (shape.channels() + 2 * shape.values() + hidden) * element) +
-           scratch + given * (BranchBytes() + BranchSums()) + first_gradient * element - Spent(rows);
-  }
-
-  int64_t ExportBytes() const { return key_copies * keys * element; }  // per row
-  int64_t ExportSums() const { return 2 * keys * accumulator; }
-  // The activation's backward pass. Its result is already freed, and the gradient with respect to it exists.
-  int64_t Activation(int64_t rows) const { return rows * mlp * 2 * element; }
-  // The down projection's backward pass: the gradients of its input and of its weight.
-  int64_t Down(int64_t rows) const { return (rows * mlp + down_gradient) * element; }
-  // Attention's backward pass over `rows` rows that see `prefix` more rows, minus the layer's history that it frees.
-  int64_t Attention(int64_t rows, int64_t prefix) const {
-    const int64_t all = rows + prefix;
-    const int64_t gathered = prefix > 0 ? ExportBytes() * all : 0;
-    const int64_t scratch = accumulator * (rows * heads * (2 + padded_head) + 2 * all * kv_heads * padded_head);
-    // The gradients of the result, queries and input.
-    const int64_t gradients = (2 * rows * queries + rows * hidden) * element;
-    return gathered + ExportSums() * all + scratch + gradients - Spent(rows);
-  }
-  // The backward pass through norms and rotations to the layer's input.
-  int64_t Rotation(int64_t rows, int64_t prefix) const {
-    return ExportSums() * (rows + prefix) + rows * (2 * queries + 2 * hidden) * element + first_gradient * element -
-           Spent(rows);
-  }
-  // The part of the history that the first half of the backward pass frees: the MLP's, and the layer's result.
-  int64_t Spent(int64_t rows) const { return rows * (element * (3 * mlp + 3 * hidden) + accumulator); }
-
-  int64_t element, accumulator, hidden;
-  int64_t mlp, heads, kv_heads, queries, keys, padded_head;
-  int64_t key_copies;                             // 1 = keys are also values
-  int64_t gradients;                              // elements of the trained matrices
-  int64_t down_gradient = 0, first_gradient = 0;  // elements of the widest matrices in the two halves; 0 = frozen
-  int64_t history = 0;                            // per row, including the layer's input
-  int64_t fixed_history = 0;                      // independent of the number of rows
-  kernels::DeltaShape shape;                      // shape of a recurrence; no heads = an attention layer
-};
-
 // Bytes for one model: its layers and everything else.
 struct Costs {
-  Costs(const model::ModelConfig& c, int element_bytes) : Costs(c, model::SpecOf(c), element_bytes) {}
-  Costs(const model::ModelConfig& c, const model::ModelSpec& spec, int element_bytes)
-      : all_parameters(spec.elements()),
+  Costs(const model::ModelConfig& c, int element_bytes, Operators operators)
+      : Costs(c, model::SpecOf(c), element_bytes, operators) {}
+  Costs(const model::ModelConfig& c, const model::ModelSpec& spec, int element_bytes, Operators operators)
+      : operators(operators),
+        all_parameters(spec.elements()),
         parameters(spec.trained_elements()),
         element(element_bytes),
         accumulator(element_bytes == 8 ? 8 : 4),
@@ -145,7 +30,7 @@ struct Costs {
     int64_t turned = 0;
     bool local = false;
     for (const model::LayerSpec& layer : spec.layers) {
-      layers.emplace_back(layer, hidden, element, accumulator);
+      layers.emplace_back(layer, hidden, element, accumulator, operators);
       turned = std::max(turned, layer.attention.rotary_dim);
       local = local || layer.attention.local_rope;
       const LayerCosts& own = layers.back();
@@ -164,6 +49,7 @@ struct Costs {
 
   int64_t depth() const { return std::ssize(layers); }
   bool narrow() const { return element < accumulator; }
+  bool native() const { return operators == Operators::kNative; }
   int64_t Weights() const { return all_parameters * element + rope; }
 
   // Sums over the first layers of the model.
@@ -182,13 +68,16 @@ struct Costs {
   // its weight has several gradients.
   int64_t Head(int64_t rows, int64_t chunk) const {
     const HeadRows at_once(chunk, vocab, narrow());
-    return 3 * rows * hidden * element + vocab * std::min(at_once.gradient, rows) * element +
-           (SumsHead(rows, chunk) ? vocabulary * accumulator : 0);
+    const int64_t sums = SumsHead(rows, chunk) ? vocabulary * (accumulator + (native() ? 0 : element)) : 0;
+    const int64_t norm = native() ? 0 : rows * hidden * (accumulator + element);  // LayerCosts::AtenNorm
+    return 3 * rows * hidden * element + vocab * std::min(at_once.gradient, rows) * element + sums + norm;
   }
   bool SumsHead(int64_t rows, int64_t chunk) const { return narrow() && HeadRows(chunk, vocab, true).gradient < rows; }
-  // The logits, which exist in addition to Head before the gradient of the weight.
+  // The logits, which exist in addition to Head before the gradient of the weight. ATen needs three more tensors of
+  // their size (kernels::Policy::Gradient).
   int64_t Logits(int64_t rows, int64_t chunk) const {
-    return narrow() ? vocab * std::min(HeadRows(chunk, vocab, true).logits, rows) * accumulator : 0;
+    const int64_t copies = (narrow() ? 1 : 0) + (native() ? 0 : 3);
+    return copies * vocab * std::min(HeadRows(chunk, vocab, true).logits, rows) * accumulator;
   }
   int64_t HeadGradient() const { return vocabulary * element; }
 
@@ -198,6 +87,7 @@ struct Costs {
     return element * (vocabulary + Below(depth()).gradients - Below(depth() - done).gradients);
   }
 
+  Operators operators;
   int64_t all_parameters, parameters;  // elements of all tensors, and of the trained ones
   int64_t vocabulary = 0;              // elements of the vocabulary's matrix, if it is trained
   int64_t element, accumulator, hidden, vocab;
@@ -366,12 +256,12 @@ std::string MemoryNeed::Describe() const {
 }
 
 int64_t WeightBytes(const model::ModelConfig& config, int element_bytes) {
-  return Costs(config, element_bytes).Weights();
+  return Costs(config, element_bytes, Operators::kNative).Weights();
 }
 
 MemoryNeed PredictMemory(const model::ModelConfig& config, int element_bytes, const PassOptions& options,
-                         std::span<const tree::ForestPart> parts) {
-  const Costs costs(config, element_bytes);
+                         std::span<const tree::ForestPart> parts, Operators operators) {
+  const Costs costs(config, element_bytes, operators);
   MemoryNeed need = PermanentNeed(costs);
   // The update: gradients in the accumulation type, and the root of the second moment.
   need.gradients = need.transient = costs.parameters * costs.accumulator;
@@ -380,8 +270,8 @@ MemoryNeed PredictMemory(const model::ModelConfig& config, int element_bytes, co
 }
 
 MemoryNeed PredictPasses(const model::ModelConfig& config, int element_bytes, const PassOptions& options,
-                         std::span<const tree::ForestPart> parts, bool gradients_stay) {
-  const Costs costs(config, element_bytes);
+                         std::span<const tree::ForestPart> parts, bool gradients_stay, Operators operators) {
+  const Costs costs(config, element_bytes, operators);
   MemoryNeed need = PermanentNeed(costs);
   Walk(costs, options, parts, gradients_stay, need).Run();
   return need;

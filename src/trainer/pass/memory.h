@@ -25,6 +25,10 @@
 
 namespace ingot::trainer {
 
+// The operators that run the layers: the kernels of src/kernels on the CPU, or ATen's on other devices, whose backward
+// passes need more memory (layer_memory.h).
+enum class Operators : uint8_t { kNative, kAten };
+
 struct MemoryNeed {
   int64_t weights = 0, optimizer = 0, copies = 0;
   // At the peak:
@@ -47,12 +51,13 @@ int64_t WeightBytes(const model::ModelConfig& config, int element_bytes);
 // Predicts a step's memory without copies of the weights, which the caller adds. `element_bytes` of the weights is 2,
 // 4, or 8. `parts` are the batch's parts, or UncutPart's result if there is no batch yet.
 MemoryNeed PredictMemory(const model::ModelConfig& config, int element_bytes, const PassOptions& options,
-                         std::span<const tree::ForestPart> parts);
+                         std::span<const tree::ForestPart> parts, Operators operators = Operators::kNative);
 
 // Predicts only the passes, without the update. If `gradients_stay`, gradients are kept from one part to the next, as
 // on one rank. With several ranks, they are freed at the end of each part (parallel/rank_memory.h).
 MemoryNeed PredictPasses(const model::ModelConfig& config, int element_bytes, const PassOptions& options,
-                         std::span<const tree::ForestPart> parts, bool gradients_stay);
+                         std::span<const tree::ForestPart> parts, bool gradients_stay,
+                         Operators operators = Operators::kNative);
 
 // Returns an independent part with `rows` rows and a loss entry on each row. It gives the minimum memory for a run with
 // full micro-batches.

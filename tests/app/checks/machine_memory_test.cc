@@ -50,30 +50,6 @@ TEST(MachineMemory, AddsUpTheEnginesAndRanksOfAMachine) {
   EXPECT_LT(part.trainer, need.trainer);
 }
 
-TEST(MachineMemory, CountsTheKvThatEnginesKeepForOthers) {
-  RunConfig config = Config(3, 1);
-  const int64_t without = NeedOfRoles(config, Shape(), AllRoles(config)).total();
-  config.rollout.kv_store.path = "memory://";
-  config.rollout.router.prefill_engines = 2;
-  const MachineNeed need = NeedOfRoles(config, Shape(), AllRoles(config));
-  EXPECT_EQ(need.total(), without + 2 * need.cache) << "at most as large as a KV cache";
-  config.rollout.kv_store.max_bytes = 100;
-  EXPECT_EQ(NeedOfRoles(config, Shape(), AllRoles(config)).total(), without + 200);
-  EXPECT_THAT(std::string(CheckMachineHolds(need, without, config, "here").message()),
-              HasSubstr("KV for other engines"));
-}
-
-// The versions that the trainer publishes are in the host's memory.
-TEST(MachineMemory, ATrainersDeviceHoldsLessThanItsProcess) {
-  const trainer::TrainerBytes plain = trainer::LeastBytes(trainer::TrainerOptions(), Shape(), 1);
-  EXPECT_GT(plain.on_devices[0], 3 * plain.version) << "weights and two moments";
-  EXPECT_LE(plain.on_devices[0], plain.ranks[0] - 2 * plain.version);
-  trainer::TrainerOptions options;
-  options.reference_kl_coefficient = 0.1;
-  EXPECT_GE(trainer::LeastBytes(options, Shape(), 1).on_devices[0], plain.on_devices[0] + plain.version)
-      << "and the reference";
-}
-
 // Each engine fits alone. The two do not.
 TEST(MachineMemory, RejectsWhatDoesNotFitTogetherWithTheNumbers) {
   const RunConfig config = Config(2, 1);
@@ -122,7 +98,7 @@ TEST(MachineMemory, RejectsAModelWithoutKernelsBeforeItAsksTheDevice) {
   shape.recurrent.layers = {true, false};
   DeviceChoice device;
   device.torch_name = "cuda:0";
-  EXPECT_EQ(CheckDeviceHolds(Config(1, 1), shape, device).code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(PlanOnDevice(Config(1, 1), shape, device).status().code(), absl::StatusCode::kUnimplemented);
 }
 
 }  // namespace

@@ -54,6 +54,23 @@ std::vector<Command> TextGroup() {
   return group;
 }
 
+// Adds the options of `ingot model info` for the plan of a GPU's memory.
+void AddPlanOptions(CLI::App& parser, ModelArgs& args) {
+  CLI::Option* const device =
+      parser.add_option("--device", args.device, "plan the memory of a GPU, such as h100, or 24 for 24 GiB")
+          ->type_name("GPU");
+  parser.add_option("--ranks", args.ranks, "trainer ranks that divide all layers, one for each GPU")
+      ->check(CLI::Range(1, 128))
+      ->needs(device);
+  parser.add_option("--lora-rank", args.lora_rank, "train adapters of this rank; 0: all weights")
+      ->check(CLI::Range(0, 4096));
+  parser.add_flag("--checkpoint-layers", args.checkpoint_layers, "trainer.checkpoint_layers: true")->needs(device);
+  parser.add_option("--context-length", args.context_length, "rollout.context_length; 0: the model's")
+      ->check(CLI::Range(0, 1 << 30))
+      ->needs(device);
+  parser.add_flag("--json", args.json, "with --device: print JSON instead of a table")->needs(device);
+}
+
 Command::Run DeclareModel(CLI::App& parser) {
   const auto args = std::make_shared<ModelArgs>();
   const std::string name = parser.get_name();
@@ -81,10 +98,13 @@ Command::Run DeclareModel(CLI::App& parser) {
           ->type_name("{fp32,bf16,model}");
     if (option == "all") parser.add_flag("--all", args->all, "print the logits of every position, not only the last");
     if (option == "kv-cache-tokens")
-      parser.add_option("--kv-cache-tokens", args->kv_cache_tokens, "size of the KV cache for serving, in tokens");
+      parser.add_option("--kv-cache-tokens", args->kv_cache_tokens, "size of the KV cache for serving, in tokens")
+          ->check(AtLeastOne());
     if (option == "micro-batch-tokens") {
-      parser.add_option("--micro-batch-tokens", args->micro_batch_tokens, "number of rows per training pass");
+      parser.add_option("--micro-batch-tokens", args->micro_batch_tokens, "number of rows per training pass")
+          ->check(AtLeastOne());
     }
+    if (option == "plan") AddPlanOptions(parser, *args);
   }
   return [args, name] { return RunModelCommand(name, *args, std::cout, std::cerr); };
 }

@@ -18,8 +18,13 @@ namespace {
 
 Command::Run DeclareConfigCheck(CLI::App& parser) {
   const auto args = std::make_shared<RunArgs>();
+  const auto gpus = std::make_shared<std::string>();
   AddRunArgs(parser, *args);
-  return [args] { return ConfigCheck(*args); };
+  parser
+      .add_option("--device", *gpus,
+                  "check for a machine with these GPUs, such as h100, 8xh100, or 24 for 24 GiB; default: this machine")
+      ->type_name("GPU");
+  return [args, gpus] { return ConfigCheck(*args, *gpus); };
 }
 
 Command::Run DeclareExplain(CLI::App& parser) {

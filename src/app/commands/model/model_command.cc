@@ -8,17 +8,15 @@
 #include <map>
 
 #include "app/commands/model/convert_gguf.h"
+#include "app/commands/model/model_info.h"
 #include "app/models/text_parts.h"
 #include "app/run/process.h"
 #include "app/terminal/progress.h"
 #include "base/file.h"
-#include "model/layer_spec.h"
 #include "model/parameters.h"
 #include "model/peft.h"
 #include "model/sequence_attention.h"
 #include "model/transformer.h"
-#include "rollout/engine/engine_options.h"
-#include "trainer/pass/memory.h"
 #include "trainer/torch_edge.h"
 
 namespace ingot::app {
@@ -79,38 +77,6 @@ absl::StatusOr<json::value> Logits(const ModelArgs& args) {
     list.emplace_back(json::array(at, at + logits.size(1)));
   }
   return json::value{{"first_position", args.all ? 0 : count - 1}, {"logits", std::move(list)}};
-}
-
-absl::StatusOr<json::value> Info(const ModelArgs& args) {
-  INGOT_ASSIGN_OR_RETURN(const model::ModelConfig config, model::ModelConfig::FromFile(args.dir + "/config.json"));
-  const model::ModelSpec spec = model::SpecOf(config);
-  int64_t active = 0;
-  for (const model::LayerSpec& layer : spec.layers) active += static_cast<int64_t>(layer.row_products());
-  const bool narrow = config.torch_dtype == "bfloat16" || config.torch_dtype == "float16";
-  const int element = narrow ? 2 : 4;
-  const int cache_element = config.torch_dtype == "bfloat16" ? 2 : 4;
-  const int64_t weights = trainer::WeightBytes(config, element);
-  const int64_t cache = spec.cache_elements() * cache_element, state = spec.state_bytes(cache_element);
-  const int64_t blocks = args.kv_cache_tokens / rollout::EngineOptions().kv_block_tokens;
-  trainer::PassOptions pass;
-  pass.part_tokens = args.micro_batch_tokens;
-  const tree::ForestPart part = trainer::UncutPart(args.micro_batch_tokens);
-  const trainer::MemoryNeed need = trainer::PredictMemory(config, element, pass, std::span(&part, 1));
-  return json::value{{"family", config.model_type},
-                     {"parameters", spec.elements()},
-                     {"trained_parameters", spec.trained_elements()},
-                     {"layer_products_per_token", active},
-                     {"layers", config.num_hidden_layers},
-                     {"vocabulary", config.vocab_size},
-                     {"context", config.max_position_embeddings},
-                     {"experts", config.experts.count},
-                     {"dtype", config.torch_dtype},
-                     {"weight_bytes", weights},
-                     {"cache_bytes_per_token", cache},
-                     {"state_bytes_per_block", state},
-                     {"serve_bytes", weights + cache * args.kv_cache_tokens + state * blocks},
-                     {"train_bytes", need.total()},
-                     {"train", need.Describe()}};
 }
 
 // Prevents overwriting a folder that contains a model.
@@ -207,25 +173,35 @@ absl::StatusOr<json::value> FromGguf(const ModelArgs& args) {
   return ConvertGguf(args.file, args.out, args.dtype == "model" ? "fp32" : args.dtype);
 }
 
+// Returns a command that prints the result as JSON.
+template <absl::StatusOr<json::value> (*kRun)(const ModelArgs&)>
+absl::StatusOr<std::string> AsJson(const ModelArgs& args) {
+  INGOT_ASSIGN_OR_RETURN(const json::value result, kRun(args));
+  return base::PrintJson(result) + "\n";
+}
+
 }  // namespace
 
 const std::vector<ModelCommand>& ModelCommands() {
   static const auto* const commands = new std::vector<ModelCommand>{
-      {"logits", "the logits that follow a sequence of token ids", {"model", "adapter", "ids", "dtype", "all"}, Logits},
-      {"convert", "write a GGUF file as a model folder", {"file", "out", "dtype"}, FromGguf},
+      {"logits",
+       "the logits that follow a sequence of token ids",
+       {"model", "adapter", "ids", "dtype", "all"},
+       AsJson<Logits>},
+      {"convert", "write a GGUF file as a model folder", {"file", "out", "dtype"}, AsJson<FromGguf>},
       {"info",
-       "family, parameters, and the memory to serve and to train",
-       {"model", "kv-cache-tokens", "micro-batch-tokens"},
-       Info},
+       "family, parameters, and the memory to serve and to train; with --device, whether a GPU can hold them",
+       {"model", "kv-cache-tokens", "micro-batch-tokens", "plan"},
+       ModelInfo},
       {"export",
        "write a checkpoint as a folder that transformers loads, with its adapters folded in",
        {"model", "adapter", "out"},
-       Export},
+       AsJson<Export>},
       {"merge",
        "fold an adapter into its base, or average two models: writes a model folder",
        {"model", "adapter", "with", "out"},
-       Merge},
-      {"adapter", "write a checkpoint's adapter as a PEFT folder", {"model", "base", "out"}, Adapter},
+       AsJson<Merge>},
+      {"adapter", "write a checkpoint's adapter as a PEFT folder", {"model", "base", "out"}, AsJson<Adapter>},
   };
   return *commands;
 }
@@ -233,10 +209,10 @@ const std::vector<ModelCommand>& ModelCommands() {
 int RunModelCommand(std::string_view name, const ModelArgs& args, std::ostream& out, std::ostream& errors) {
   for (const ModelCommand& command : ModelCommands()) {
     if (command.name != name) continue;
-    const absl::StatusOr<json::value> result =
+    const absl::StatusOr<std::string> result =
         trainer::AtTorchEdge(absl::StrCat("ingot model ", base::View(name)), [&] { return command.run(args); });
     if (!result.ok()) return Fail(result.status());
-    out << base::PrintJson(*result) << "\n";
+    out << *result;
     return 0;
   }
   errors << "ingot model: there is no command " << name << "\n";

@@ -1,4 +1,5 @@
-// `ingot model NAME`: commands that work on a model folder without a run. Each prints one JSON object to stdout.
+// `ingot model NAME`: commands that work on a model folder without a run. Each prints one JSON object to stdout, except
+// `info` with a GPU, which prints a table.
 #pragma once
 
 #include <iosfwd>
@@ -22,15 +23,22 @@ struct ModelArgs {
   bool all = false;                   // true = logits for all positions; false = only for the last position
   int64_t kv_cache_tokens = 65536;    // info: KV cache size for which to print the memory use
   int64_t micro_batch_tokens = 8192;  // info: training step size for which to print the memory use
+  // info, for the plan of a GPU:
+  std::string device;     // GpuMachine; empty = no plan
+  int ranks = 1;          // trainer ranks, one for each GPU
+  int64_t lora_rank = 0;  // 0 = all weights are trained
+  bool checkpoint_layers = false;
+  int64_t context_length = 0;  // 0 = the model's
+  bool json = false;           // print JSON instead of a table
 };
 
 // An entry in the command table. To add a command, add it to ModelCommands and its options to ModelArgs.
 struct ModelCommand {
   std::string_view name, help;
   // Fields of ModelArgs that the command uses: "file" and "out" (required, positional), "model" and "ids" (required),
-  // "adapter", "with", "dtype", "all", "kv-cache-tokens", "micro-batch-tokens".
+  // "adapter", "with", "dtype", "all", "kv-cache-tokens", "micro-batch-tokens", "plan" (the options for a GPU's plan).
   std::vector<std::string_view> options;
-  absl::StatusOr<base::json::value> (*run)(const ModelArgs& args);
+  absl::StatusOr<std::string> (*run)(const ModelArgs& args);  // returns what it prints
 };
 const std::vector<ModelCommand>& ModelCommands();
 

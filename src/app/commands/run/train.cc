@@ -5,6 +5,7 @@
 #include <cerrno>  // program_invocation_name
 #include <cstdio>
 #include <optional>
+#include <vector>
 
 #include "app/checks/doctor.h"
 #include "app/checks/port_check.h"
@@ -36,6 +37,15 @@ absl::Status TrainWithoutAgents(const LoadedConfig& loaded, const RunDir& dir, c
   return TrainInView(loaded, dir, model.text.tokenizer, kSupervisedHasNoPool, metrics, [&] {
     return TrainSupervised(*loaded.config, dir, model, /*ranks=*/nullptr, resume, metrics, StopFlag());
   });
+}
+
+// Prints the plan of the GPU's memory before anything large is allocated.
+void ReportPlans(const std::vector<GpuPlan>& plans) {
+  for (const auto& [what, plan] : plans) {
+    std::printf("memory plan for %s: %s\n", what.c_str(), PlanLine(plan).c_str());
+    INGOT_LOG(info, "memory plan for {}:\n{}", what, PlanTable(plan));
+  }
+  std::fflush(stdout);
 }
 
 // Called before the run opens its pool, because a database pool cannot be restored once a new run has taken it over.
@@ -79,6 +89,7 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
 
   base::Metrics metrics(config.metrics.max_labels);
   const auto device_watch = ReportDevice(check.device, metrics);
+  ReportPlans(check.plans);
   if (config.tasks.empty()) {
     INGOT_RETURN_IF_ERROR(WithNext(TrainWithoutAgents(loaded, dir, model, resume, metrics), dir, command));
     PrintNextCommands(dir.path());
@@ -105,17 +116,39 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
   return *goal_met ? 0 : 1;
 }
 
-absl::Status CheckConfig(const RunArgs& args) {
+// Loads the configuration for a machine with GPUs, where `device: auto` means cuda.
+absl::StatusOr<LoadedConfig> LoadForGpus(const RunArgs& args, const std::string& gpus) {
+  INGOT_ASSIGN_OR_RETURN(LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
+  if (loaded.config->device == "cuda") return loaded;
+  if (loaded.config->device == "cpu") {
+    return absl::InvalidArgumentError(absl::StrCat("--device is ", gpus, ", but device is cpu in ", args.config,
+                                                   ": add --set device=cuda, or leave out --device"));
+  }
+  std::vector<std::string> overrides = args.overrides;
+  overrides.emplace_back("device=cuda");
+  return LoadRunConfig(args.config, overrides);
+}
+
+absl::Status CheckConfig(const RunArgs& args, const std::string& gpus) {
   std::optional<Underway> reading("config check: reading " + args.config);
-  INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
+  std::optional<GpuMachine> machine;
+  if (!gpus.empty()) {
+    INGOT_ASSIGN_OR_RETURN(machine, ParseGpus(gpus));
+  }
+  INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded,
+                         machine.has_value() ? LoadForGpus(args, gpus) : LoadRunConfig(args.config, args.overrides));
   reading.reset();
-  INGOT_ASSIGN_OR_RETURN(const RunCheck check, CheckRun(*loaded.config, RequestedBy::kConfigCheck));
+  INGOT_ASSIGN_OR_RETURN(const RunCheck check, CheckRun(*loaded.config, RequestedBy::kConfigCheck, machine));
   std::printf("%s", loaded.schema.EffectiveYaml().c_str());
   std::fflush(stdout);
   // Keeps stdout loadable as a configuration.
   for (const std::string& warning : check.start.warnings)
     std::fprintf(stderr, "warning: %s\n", base::Printable(warning).c_str());
   for (const std::string& note : check.notes) std::fprintf(stderr, "note: %s\n", base::Printable(note).c_str());
+  for (const GpuPlan& plan : check.plans) {
+    std::fprintf(stderr, "memory plan for %s%s:\n%s", plan.what.c_str(), gpus.empty() ? "" : (" on " + gpus).c_str(),
+                 PlanTable(plan.plan).c_str());
+  }
   std::fprintf(stderr, "%s\n", DescribeCheck(check.start).c_str());
   return absl::OkStatus();
 }
@@ -141,8 +174,8 @@ int Train(const RunArgs& args) {
   return code.ok() ? *code : Fail(code.status());
 }
 
-int ConfigCheck(const RunArgs& args) {
-  const absl::Status checked = CheckConfig(args);
+int ConfigCheck(const RunArgs& args, const std::string& gpus) {
+  const absl::Status checked = CheckConfig(args, gpus);
   return checked.ok() ? 0 : Fail(checked);
 }
 

@@ -1,0 +1,20 @@
+// Predicts an engine's memory from shapes alone, in bytes, without the weights. Pure functions. `element_bytes` is the
+// size of an element of the weights: 2 (bf16) or 4.
+#pragma once
+
+#include <cstdint>
+
+#include "model/config.h"
+#include "rollout/engine/engine_options.h"
+
+namespace ingot::rollout {
+
+// Returns the KV cache's size: kv_cache_tokens times ModelSpec::cache_elements elements of `element_bytes`, plus each
+// block's recurrent layer states (ModelSpec::state_bytes).
+int64_t CacheBytes(const model::ModelConfig& config, const EngineOptions& options, int element_bytes);
+
+// Returns the temporaries of the widest forward pass on a GPU: one layer over max_batch_tokens rows, or the logits of
+// max_running rows.
+int64_t ForwardBytes(const model::ModelConfig& config, const EngineOptions& options, int element_bytes);
+
+}  // namespace ingot::rollout
