@@ -88,7 +88,6 @@ absl::StatusOr<StepReport> Trainer::TrainStep(const TrainBatch& batch, const Pro
   }
   ReportTally(*prepared, tally, metrics);
   exchanges_.ReportBalance(tally, metrics);
-  ReportDevicePeak(policy_.device(), metrics);
   metrics["perf/data_seconds"] = Seconds(packed - start);
   metrics["perf/train_seconds"] = Seconds(clock_.Now() - packed);
   bound_.Report(tally, metrics);
@@ -130,6 +129,7 @@ absl::StatusOr<Trainer::Outcome> Trainer::RunStep(PreparedBatch& batch, const tr
     Update(gradient, update, metrics, outcome);
     if (draft_ != nullptr && outcome.fault.empty()) draft_->Apply(metrics);
     if (gradient.experts()) batch.expert_loads = gradient.experts()->Loads();
+    ReportDevicePeak(policy_.device(), metrics);
     return absl::OkStatus();
   });
   if (draft_ != nullptr) draft_->Drop();

@@ -253,7 +253,7 @@ std::string PlanLine(const MemoryPlan& plan) {
 std::string PlanTable(const MemoryPlan& plan) {
   std::string table;
   const auto line = [&](const std::string& name, int64_t bytes) {
-    absl::StrAppendFormat(&table, "  %-44s %8.2f GB\n", name, static_cast<double>(bytes) * 1e-9);
+    absl::StrAppendFormat(&table, "  %-44s %9.3f GB\n", name, static_cast<double>(bytes) * 1e-9);
   };
   for (const MemoryPlan::Row& row : plan.rows) line(row.name, row.bytes);
   line("planned", plan.total());

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Tests that `ingot config check` and the start of a run agree: config_check_tests.py BINARY SOURCE_DIR agree.
+"""Tests that `ingot config check` and the start of a run agree: config_check_tests.py BINARY SOURCE_DIR agree. The case `gpus` plans runs
+for GPUs that this machine lacks.
 
 Runs every configuration under configs/ with the mutations in a table. If the check rejects one, `ingot train` must reject it with
 the same words, before it creates a folder. If the check accepts one, it must start, up to the addresses of its gateway.
 """
 import concurrent.futures
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -161,5 +163,78 @@ def case_agree(ingot):
     print(f"{len(jobs)} configurations are judged alike by the check and the start")
 
 
+# Qwen3-0.6B and Qwen3-8B with the byte tokenizer.
+SHAPES = {
+    "configs/1xh100-qwen3-0.6b.yaml": {"hidden_size": 1024, "intermediate_size": 3072, "layers": 28, "heads": 16},
+    "configs/8xh100-qwen3-8b.yaml": {"hidden_size": 4096, "intermediate_size": 12288, "layers": 36, "heads": 32},
+}
+
+
+def check_for(ingot, config, gpus, settings):
+    """`ingot config check` for GPUs that this machine lacks."""
+    shape = {"kv_heads": 8, "head_dim": 128, "context_length": 40960, **SHAPES[config], "path": "''"}
+    common = {f"model.{key}": value for key, value in shape.items()}
+    if "1xh100" in config:
+        common.update({"data.tasks": "examples/smoke/train.jsonl", "eval.tasks": "examples/smoke/eval.jsonl"})
+    words = argv(ingot, config, ("config", "check"), {**common, "trainer.dtype": "bf16", **settings})
+    programs = pathlib.Path(ingot.folder, "programs")  # a recipe's program, which the check looks for
+    programs.mkdir(exist_ok=True)
+    (programs / "mini").write_text("#!/bin/sh\n")
+    (programs / "mini").chmod(0o755)
+    return subprocess.run([*words, "--device", gpus], cwd=ingot.source, capture_output=True, text=True, timeout=60,
+                          env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"})
+
+
+def case_gpus(ingot):
+    """Configurations are planned for GPUs that this machine lacks, and refused with the numbers and what would fit."""
+    one, eight = SHAPES
+    for config, gpus, plans in ((one, "h100", ["the trainer and an engine"]),
+                                (eight, "8xh100", ["the trainer's rank 0", "another rank of the trainer", "an engine"]),
+                                (eight, "4xh200", ["the trainer's rank 0 and an engine", "another rank of the trainer and an engine"])):
+        done = check_for(ingot, config, gpus, {})
+        found = re.findall(rf"^memory plan for (.*) on {gpus}:$", done.stderr, re.M)
+        check(done.returncode == 0 and found == plans, f"{config} on {gpus}: {found}, {done.stderr}")
+        check("trainer: masters and moments" in done.stderr and "device: cuda" in done.stdout, done.stderr)
+    alone = {"cluster.trainer_ranks": 1, "cluster.rollout_engines": 1}
+    for config, gpus, settings, words in (
+            (one, "24", {}, ("a GPU (24 GiB) with the trainer and an engine does not have enough memory", "What fits: ")),
+            (eight, "h100", alone, ("a GPU (h100) with", "trainer.lora.rank=16", "cluster.trainer_ranks=", "one for each GPU")),
+            (eight, "2xh100", {}, ("does not have enough memory for the run",)),
+            (one, "h1000", {}, ("unknown GPU 'h1000'", "8xh100 stands for eight GPUs")),
+            (one, "h100", {"device": "cpu"}, ("--device is h100, but device is cpu",)),
+            (one, "h100", {"device": "auto", "numerics": "exact"}, ("numerics=exact works only on the CPU",))):
+        done = check_for(ingot, config, gpus, settings)
+        error = last_line(done.stderr)
+        check(done.returncode in (1, 2) and all(word in error for word in words), f"{config} on {gpus}: {error}")
+    check_info(ingot)
+
+
+def check_info(ingot):
+    """`ingot model info --device` needs only config.json."""
+    folder = pathlib.Path(ingot.folder, "shape")
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({
+        "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 4096, "intermediate_size": 12288,
+        "num_hidden_layers": 36, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936,
+        "max_position_embeddings": 40960, "rms_norm_eps": 1e-6, "rope_theta": 1000000, "tie_word_embeddings": False,
+        "hidden_act": "silu", "torch_dtype": "bfloat16"}))
+
+    def info(*words):
+        done = ingot.call("model", "info", folder, *words)
+        check(done.returncode == 0, f"model info {words}: {done.stderr}")
+        return done.stdout
+
+    table = info("--device", "h100")
+    check("trainer: masters and moments" in table and "98.289 GB" in table and "does not fit" in table and
+          "together they fit with: trainer.lora.rank=16" in table and "or: cluster.trainer_ranks=" in table, table)
+    check("fits; the KV cache may have" in info("--device", "h100", "--ranks", 8, "--checkpoint-layers", "--context-length", 8192), "8 ranks")
+    adapters = json.loads(info("--device", "80", "--lora-rank", 16, "--checkpoint-layers", "--micro-batch-tokens", 4096,
+                               "--context-length", 4096, "--kv-cache-tokens", 32768, "--json"))
+    check(adapters["trained_parameters"] == 43646976 and adapters["plan"]["fits"], f"adapters: {adapters}")
+    check(adapters["plan"]["total_bytes"] > adapters["trainer_plan"]["total_bytes"], f"adapters: {adapters}")
+    check(json.loads(info())["parameters"] == 8190735360, "without a GPU")
+    check("unknown GPU" in ingot.call("model", "info", folder, "--device", "gpu").stderr, "an unknown GPU")
+
+
 if __name__ == "__main__":
-    main(case_agree)
+    main(case_agree, case_gpus)
