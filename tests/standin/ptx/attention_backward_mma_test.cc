@@ -120,12 +120,12 @@ void Add(Machine& m, const Case& c, int64_t first, int64_t last, int64_t most_bl
   sums.v = m.Get(sum_v, sums.v.size());
 }
 
-Gradients None(const Case& c) {
+Gradients NoGradients(const Case& c) {
   return {std::vector<BFloat16>(c.s.q.size()), std::vector<float>(c.s.k.size()), std::vector<float>(c.s.v.size())};
 }
 
-Gradients Run(Machine& m, const Case& c, int64_t most_blocks = cuda::kMostKeyBlocks) {
-  Gradients sums = None(c);
+Gradients RunBackward(Machine& m, const Case& c, int64_t most_blocks = cuda::kMostKeyBlocks) {
+  Gradients sums = NoGradients(c);
   Add(m, c, 0, c.s.rows, most_blocks, sums);
   return sums;
 }
@@ -176,7 +176,7 @@ void CheckForest(uint64_t seed) {
   SCOPED_TRACE("forest " + std::to_string(seed) + ": heads " + std::to_string(shape.heads) + "/" +
                std::to_string(kv_heads) + ", width " + std::to_string(width) + ", rows " + std::to_string(c.s.rows) +
                ", window " + std::to_string(shape.window));
-  ExpectClose(c, Run(m, c, 1 + below(4)));
+  ExpectClose(c, RunBackward(m, c, 1 + below(4)));
   ExpectNoReport(m);
   EXPECT_EQ(m.counters.wavefronts, m.counters.ideal_wavefronts) << "bank conflicts";
 }
@@ -189,12 +189,12 @@ TEST_F(PtxBackwardMma, EqualsTheDefinitionOnRandomForests) {
 TEST_F(PtxBackwardMma, GivesTheSameBitsInEveryOrder) {
   const Case c = Tree(21, {4, 2, 72, 0.12}, 150);
   Machine first(BackwardPtx());
-  const Gradients want = Run(first, c, 2);
+  const Gradients want = RunBackward(first, c, 2);
   for (const Arrival arrival : {Arrival::kEarly, Arrival::kRandom}) {
     Machine m(BackwardPtx());
     m.options.seed = 5;
     m.options.arrival = arrival;
-    EXPECT_TRUE(Run(m, c, 2) == want);
+    EXPECT_TRUE(RunBackward(m, c, 2) == want);
     ExpectNoReport(m);
   }
 }
@@ -203,8 +203,8 @@ TEST_F(PtxBackwardMma, GivesTheSameBitsInEveryOrder) {
 TEST_F(PtxBackwardMma, AddsTheSameTermsHoweverListsAreCut) {
   const Case c = Tree(22, {6, 1, 40, 0.2, 90}, 200, true);
   Machine m(BackwardPtx());
-  const Gradients want = Run(m, c, 0);
-  for (const int64_t most : {1, 2, 5}) ExpectSameSums(Run(m, c, most), want);
+  const Gradients want = RunBackward(m, c, 0);
+  for (const int64_t most : {1, 2, 5}) ExpectSameSums(RunBackward(m, c, most), want);
   ExpectNoReport(m);
 }
 
@@ -212,9 +212,9 @@ TEST_F(PtxBackwardMma, AddsTheSameTermsHoweverListsAreCut) {
 TEST_F(PtxBackwardMma, AddsPiecesWithoutRounding) {
   const Case c = Tree(23, {4, 2, 64, 0.15}, 190);
   Machine m(BackwardPtx());
-  const Gradients want = Run(m, c, 0);
+  const Gradients want = RunBackward(m, c, 0);
   ExpectClose(c, want);
-  Gradients sums = None(c);
+  Gradients sums = NoGradients(c);
   Add(m, c, 150, 190, 0, sums);
   Add(m, c, 61, 150, 3, sums);
   Add(m, c, 0, 61, 0, sums);
@@ -230,7 +230,7 @@ TEST_F(PtxBackwardMma, RowsWithoutKeysHaveNoGradient) {
   s.positions = kernels::testing::Depths(s.visible_end);
   const Case c(std::move(s));
   Machine m(BackwardPtx());
-  const Gradients got = Run(m, c);
+  const Gradients got = RunBackward(m, c);
   ExpectClose(c, got);
   ExpectNoReport(m);
   const auto zero = [](auto x) { return kernels::testing::Wide(x) == 0; };
@@ -246,7 +246,7 @@ TEST_F(PtxBackwardMma, ReadsEachTileOncePerBlock) {
   uint64_t pairs = 0;
   for (const cuda::KeyBlock& keys : plan.key_blocks()) pairs += plan.Length(keys);
   Machine m(BackwardPtx());
-  Run(m, c, 0);
+  RunBackward(m, c, 0);
   ExpectNoReport(m);
   constexpr uint64_t kRows = 64 * 128 * sizeof(BFloat16), kSums = 2 * kRows;
   const uint64_t q_bytes = (2 * pairs + 3 * plan.blocks().size()) * kRows;
@@ -267,7 +267,7 @@ TEST_F(PtxBackwardMma, EachBarrierAndWaitIsMissedWhenItIsDeleted) {
   const Case c(std::move(s));
   const std::string& ptx = BackwardPtx();
   Machine whole(ptx);
-  const Gradients want = Run(whole, c, 2);
+  const Gradients want = RunBackward(whole, c, 2);
   ExpectNoReport(whole);
   int deleted = 0;
   for (const char* const name : {"GradQMmaKernel", "GradKeysMmaKernel"}) {
@@ -276,7 +276,7 @@ TEST_F(PtxBackwardMma, EachBarrierAndWaitIsMissedWhenItIsDeleted) {
       for (size_t i = 0; i < places.size(); ++i, ++deleted) {
         Machine m(Without(ptx, places[i]));
         m.options.max_reports = 1;
-        const Gradients got = Run(m, c, 2);
+        const Gradients got = RunBackward(m, c, 2);
         EXPECT_TRUE(!m.reports.empty() || got != want) << name << ": " << instruction << " " << i;
       }
     }
