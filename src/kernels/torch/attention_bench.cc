@@ -176,7 +176,7 @@ class Bench {
                         tiles,
                         [=, out = out, lse = lse] {
                           backward.typed<TreeAttentionBackwardSignature>().call(grad, q, k, v, out, lse, scale, end, 0,
-                                                                                {}, {}, {}, {}, 0, 0.0);
+                                                                                {}, {}, {}, {}, 0, 0.0, {});
                         },
                         {},
                         {}});

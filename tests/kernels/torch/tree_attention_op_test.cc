@@ -29,7 +29,7 @@ TEST(TreeAttentionOp, IsRegisteredWithTheDispatcherAndDifferentiable) {
                    mix = at::randn({40, 4, 8}, at::kDouble);
   const at::Tensor end = VisibleEnd(testing::RandomForest(rng, 40, 0.2, 0.05));
   const at::Tensor out =
-      op->typed<TreeAttentionSignature>().call(q, k, v, 0.4, end, std::nullopt, {}, {}, {}, {}, 0, 0.0);
+      op->typed<TreeAttentionSignature>().call(q, k, v, 0.4, end, std::nullopt, {}, {}, {}, {}, 0, 0.0, {});
   EXPECT_TRUE(at::equal(out, TreeAttention(q, k, v, end, 0.4)));
   (out * mix).sum().backward();
 
@@ -98,13 +98,13 @@ TEST(TreeAttentionOp, FailsOnAGradientWithoutAFormula) {
   const auto backward = c10::Dispatcher::singleton()
                             .findSchemaOrThrow("ingot::tree_attention_backward", "")
                             .typed<TreeAttentionBackwardSignature>();
-  const auto [out, lse] = forward.call(q, k, v, 0.4, {}, std::nullopt, {}, {}, {}, {}, 0, 0.0);
+  const auto [out, lse] = forward.call(q, k, v, 0.4, {}, std::nullopt, {}, {}, {}, {}, 0, 0.0, {});
   EXPECT_NE(ErrorOf([&, &o = out] { o.sum().backward(); }).find("is not differentiable"), std::string::npos);
   const auto grads = backward.call(at::ones_like(q), q, k, v, out.detach(), lse.detach(), 0.4, {}, std::nullopt, {}, {},
-                                   {}, {}, 0, 0.0);
+                                   {}, {}, 0, 0.0, {});
   EXPECT_NE(ErrorOf([&] { std::get<0>(grads).sum().backward(); }).find("has no second derivative"), std::string::npos);
   const at::NoGradGuard off;
-  EXPECT_FALSE(std::get<0>(forward.call(q, k, v, 0.4, {}, std::nullopt, {}, {}, {}, {}, 0, 0.0)).requires_grad());
+  EXPECT_FALSE(std::get<0>(forward.call(q, k, v, 0.4, {}, std::nullopt, {}, {}, {}, {}, 0, 0.0, {})).requires_grad());
 }
 
 TEST(TreeAttentionOp, RejectsTensorsThatDoNotFit) {
