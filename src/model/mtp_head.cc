@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "kernels/torch/layers.h"
 #include "kernels/torch/linear.h"
 #include "model/config_json.h"
@@ -204,6 +205,29 @@ MtpTensors InitMtpHead(const ModelConfig& config, int64_t layers, uint64_t seed,
   return tensors;
 }
 
+DraftTensors MtpDraft(const ModelConfig& config, const MtpTensors& tensors) {
+  DraftTensors draft;
+  if (tensors.empty() || !config.recurrent.layers.empty()) return draft;
+  for (const auto& [name, spec] : TableOf(SpecsOf(config, 1))) draft[kDraftPrefix + name] = tensors.at(name);
+  return draft;
+}
+
+MtpTensors MtpOfDraft(const ModelConfig& config, const DraftTensors& draft) {
+  MtpTensors tensors;
+  for (const auto& [name, tensor] : draft) {
+    const std::string own = name.substr(std::string_view(kDraftPrefix).size());
+    if (IsMtpTensor(config, own)) tensors[own] = tensor;
+  }
+  return tensors;
+}
+
+int64_t MtpLayerElements(const ModelConfig& config) {
+  int64_t elements = 0;
+  if (NamesOf(config) == nullptr) return elements;
+  for (const auto& [name, spec] : TableOf(SpecsOf(config, 1))) elements += spec.elements();
+  return elements;
+}
+
 absl::StatusOr<MtpTensors> ReadMtpHead(const std::string& dir, const ModelConfig& config) {
   const MtpNames* const names = NamesOf(config);
   if (names == nullptr) return MtpTensors();
@@ -225,6 +249,13 @@ absl::StatusOr<MtpTensors> ReadMtpHead(const std::string& dir, const ModelConfig
   return tensors;
 }
 
+absl::StatusOr<MtpTensors> ReadMtpHeadOrWarn(const std::string& dir, const ModelConfig& config) {
+  absl::StatusOr<MtpTensors> tensors = ReadMtpHead(dir, config);
+  if (!absl::IsInvalidArgument(tensors.status())) return tensors;
+  INGOT_LOG(warn, "the model is used without its prediction layers: {}", std::string(tensors.status().message()));
+  return MtpTensors();
+}
+
 void UpdateMtpCopies(const ModelConfig& config, const Parameters& policy, MtpTensors* tensors) {
   if (tensors->empty()) return;
   const int64_t layers = LayersIn(config, *tensors);
@@ -233,7 +264,8 @@ void UpdateMtpCopies(const ModelConfig& config, const Parameters& policy, MtpTen
     const Copy copy = CopyOf(config, layers, name);
     if (copy == Copy::kNone) continue;
     const bool head = copy == Copy::kHead && !config.tie_word_embeddings;
-    tensor = policy.at(head ? "lm_head.weight" : embedding).detach();
+    const auto found = policy.tensors().find(head ? "lm_head.weight" : embedding);
+    if (found != policy.tensors().end() && found->second.defined()) tensor = found->second.detach();
   }
 }
 

@@ -22,6 +22,7 @@
 #include "base/status.h"
 #include "model/attention_backend.h"
 #include "model/config.h"
+#include "model/draft_head.h"
 #include "model/parameters.h"
 #include "model/transformer.h"
 
@@ -38,6 +39,7 @@ class MtpHead {
   static absl::StatusOr<MtpHead> Create(const MtpTensors& tensors, const Transformer& policy);
 
   int64_t layers() const { return static_cast<int64_t>(layers_->size()); }
+  const LayerSpec& spec(int64_t layer) const { return layers_->at(static_cast<size_t>(layer)).block.spec(); }
   // Computes one layer. state [rows, hidden_size], ids [rows] int64, positions [rows] int64 -> [rows, hidden_size].
   // `attention` is called with layer number num_hidden_layers + layer. Same guarantee for bits as Transformer::Hidden.
   at::Tensor Hidden(int64_t layer, const at::Tensor& state, const at::Tensor& ids, const at::Tensor& positions,
@@ -64,10 +66,23 @@ bool IsMtpTensor(const ModelConfig& config, std::string_view name);
 // Returns random prediction layers, without copies of the policy's tensors. REQUIRES: the family has such layers.
 MtpTensors InitMtpHead(const ModelConfig& config, int64_t layers, uint64_t seed, at::ScalarType dtype);
 
+// Returns the tensors of the first layer as a version's draft head (kDraftPrefix), without copies of the policy's.
+// Engines draft with that layer alone. Empty if there are none, or if the model has recurrent layers, which cannot take
+// drafts back.
+DraftTensors MtpDraft(const ModelConfig& config, const MtpTensors& tensors);
+// Undoes MtpDraft for tensors of prediction layers. Empty if `draft` is a DraftHead's.
+MtpTensors MtpOfDraft(const ModelConfig& config, const DraftTensors& draft);
+// Returns the number of elements in one prediction layer; 0 = the family has none.
+int64_t MtpLayerElements(const ModelConfig& config);
+
 // Reads the prediction layers from a model folder; empty = it has none. Returns INVALID_ARGUMENT, naming the file, the
 // key or tensor, and the family, if the folder has other layers than its config.json promises, or if a tensor is
 // missing or unknown or has the wrong shape. Also returns the errors of LoadSafetensors.
 absl::StatusOr<MtpTensors> ReadMtpHead(const std::string& dir, const ModelConfig& config);
+
+// Same as ReadMtpHead, but if the folder has other layers than promised or unusable ones, logs why and returns none. Such a
+// folder is often the result of training that dropped the layers. The model itself can still be used.
+absl::StatusOr<MtpTensors> ReadMtpHeadOrWarn(const std::string& dir, const ModelConfig& config);
 
 // For writing a model folder: call both functions, and save the tensors in the same file or files as the parameters.
 // Replaces the copies of the policy's embedding and head by its current tensors. Other programs read these copies.

@@ -107,6 +107,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Make(const TrainerOptions& opt
     std::unique_ptr<Trainer> trainer(new Trainer(options, std::move(model), std::move(objective), clock, ranks));
     INGOT_RETURN_IF_ERROR(trainer->policy_.reference().Start(trainer->parameters()));
     INGOT_RETURN_IF_ERROR(trainer->StartDraft({}, {}));
+    INGOT_RETURN_IF_ERROR(trainer->StartMtp(options.draft.start));
     return trainer;
   });
 }
@@ -133,6 +134,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Resume(const TrainerOptions& o
                                          absl::StrCat("checkpoint ", checkpoint_path)));
     INGOT_RETURN_IF_ERROR(trainer->policy_.reference().Restore(checkpoint_path, contents.step, device));
     INGOT_RETURN_IF_ERROR(trainer->ResumeDraft(checkpoint_path));
+    INGOT_RETURN_IF_ERROR(trainer->StartMtp(checkpoint_path));
     trainer->policy_.SetVersion(contents.step);
     trainer->skipped_.NoteSound(contents.step);
     trainer->next_group_ = contents.next_group;
@@ -160,6 +162,13 @@ absl::Status Trainer::StartDraft(const model::DraftTensors& tensors, const std::
                                                       options_.logits_chunk_elements, clock_));
   if (!state.empty()) INGOT_RETURN_IF_ERROR(draft_->Restore(tensors, state));
   policy_.Carry(draft_->published());
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::StartMtp(const std::string& dir) {
+  if (dir.empty() || !Leads(ranks_)) return absl::OkStatus();
+  INGOT_ASSIGN_OR_RETURN(mtp_, model::ReadMtpHeadOrWarn(dir, policy_.config()));
+  if (draft_ == nullptr && ranks_ == nullptr) policy_.Carry(model::MtpDraft(policy_.config(), mtp_));
   return absl::OkStatus();
 }
 
@@ -253,6 +262,8 @@ absl::StatusOr<CheckpointInfo> Trainer::Save(const std::string& root, int64_t st
     contents.draft = draft_->tensors();
     contents.draft_state = draft_->State();
   }
+  contents.mtp = mtp_;
+  model::UpdateMtpCopies(policy_.config(), policy_.parameters(), &contents.mtp);
   contents.last_sound_step = skipped_.last_sound_step();
   contents.keep_every = options_.keep_every;
   return SavePolicy(policy_, ranks_, root, std::move(contents), extra_files, options_.keep_checkpoints);

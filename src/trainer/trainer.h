@@ -36,6 +36,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "kernels/compute_share.h"
+#include "model/mtp_head.h"
 #include "model/transformer.h"
 #include "trainer/batch.h"
 #include "trainer/batch_source.h"
@@ -205,6 +206,9 @@ class Trainer {
 
   // Creates the draft head if the options have one, from `tensors` (empty = a new head) and its training state.
   absl::Status StartDraft(const model::DraftTensors& tensors, const std::map<std::string, at::Tensor>& state);
+  // Takes over the prediction layers of a model folder; empty = none. They are not trained: checkpoints contain them, and
+  // versions, unless the run trains a draft head.
+  absl::Status StartMtp(const std::string& dir);
   absl::Status ResumeDraft(const std::string& checkpoint);
 
   // Called on rank 0.
@@ -227,6 +231,7 @@ class Trainer {
   SkippedSteps skipped_;                 // for the RL stage
   std::optional<StageRun> stage_;        // the running supervised stage; empty = none
   std::unique_ptr<DraftTrainer> draft_;  // null = no draft head is trained
+  model::MtpTensors mtp_;                // prediction layers of the start folder; empty = none, or not rank 0
   int64_t next_group_ = 0;               // CheckpointContents::next_group
 };
 

@@ -8,6 +8,7 @@
 #include "app/terminal/progress.h"
 #include "model/draft_head.h"
 #include "model/layer_spec.h"
+#include "model/mtp_head.h"
 #include "model/parameters.h"
 #include "model/peft.h"
 #include "model/served_types.h"
@@ -21,6 +22,10 @@ absl::StatusOr<std::shared_ptr<const weights::Snapshot>> LoadSnapshot(const std:
   INGOT_ASSIGN_OR_RETURN(const model::ModelFolder loaded, model::LoadModelDir(model_dir));
   std::map<std::string, at::Tensor> tensors = loaded.parameters.tensors();
   INGOT_ASSIGN_OR_RETURN(model::DraftTensors draft, model::ReadDraftHead(model_dir));
+  if (draft.empty()) {
+    INGOT_ASSIGN_OR_RETURN(const model::MtpTensors published, model::ReadMtpHeadOrWarn(model_dir, loaded.config));
+    draft = model::MtpDraft(loaded.config, published);
+  }
   tensors.merge(draft);
   return trainer::SnapshotOf(version, tensors);
 }

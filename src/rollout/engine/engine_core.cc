@@ -393,6 +393,7 @@ void EngineCore::PlanDrafts(size_t free_rows) {
     sequence.draft.ids.resize(std::min(sequence.draft.ids.size(), room - tokens));
     if (!EnsureBlocks(sequence, tokens + sequence.draft.ids.size())) sequence.draft.ids.clear();
   }
+  speculator_.Complete(sampling_);
 }
 
 size_t EngineCore::MissingBlocks(const Sequence& sequence, size_t tokens) const {

@@ -52,6 +52,10 @@ struct DraftBatch {
   std::vector<int64_t> from;        // [rows]
   std::vector<int64_t> token_ids;   // [rows]
   std::vector<float> temperatures;  // [rows], > 0
+  // For a head with attention: the ids' positions, and the blocks of each row's request, which have room for the id.
+  std::vector<int64_t> positions;     // [rows]
+  std::vector<int64_t> tables;        // [rows], the index of the row's first block in block_tables
+  std::vector<int32_t> block_tables;  // one request's blocks after another's
 };
 
 // The distributions after a DraftBatch's ids, up to a constant offset per row.

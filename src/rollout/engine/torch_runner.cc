@@ -1,38 +1,33 @@
 #include "rollout/engine/torch_runner.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Version.h>
 #include <c10/core/InferenceMode.h>
 
 #include <absl/strings/str_format.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <exception>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "base/checksum.h"
-#include "base/clock.h"
 #include "base/device_failure.h"
-#include "base/file.h"
-#include "base/json.h"
+#include "base/log.h"
 #include "base/mutex.h"
 #include "base/process_memory.h"
-#include "kernels/torch/gated_delta.h"
 #include "kernels/torch/softmax.h"
 #include "kernels/torch/threads.h"
-#include "kernels/torch/tree_attention.h"
 #include "model/device_memory.h"
 #include "model/draft_head.h"
+#include "model/mtp_head.h"
 #include "model/transformer.h"
-#include "rollout/engine/engine_memory.h"
+#include "rollout/engine/mtp_runner.h"
+#include "rollout/engine/paged_cache.h"
 #include "rollout/engine/torch_error.h"
 
 namespace ingot::rollout {
@@ -49,12 +44,18 @@ absl::StatusOr<at::ScalarType> ScalarTypeOf(const weights::TensorView& tensor) {
 
 struct RunnableTransformer final : RunnableModel {
   RunnableTransformer(std::shared_ptr<const weights::Snapshot> bytes, model::Transformer model,
-                      std::optional<model::DraftHead> head, at::ScalarType type)
-      : snapshot(std::move(bytes)), transformer(std::move(model)), draft_head(std::move(head)), dtype(type) {}
+                      std::optional<model::DraftHead> head, std::optional<model::MtpHead> mtp, at::ScalarType type)
+      : snapshot(std::move(bytes)),
+        transformer(std::move(model)),
+        draft_head(std::move(head)),
+        mtp_head(std::move(mtp)),
+        dtype(type) {}
+  bool drafts() const { return draft_head.has_value() || mtp_head.has_value(); }
   const std::shared_ptr<const weights::Snapshot> snapshot;  // owns the parameters' memory; destroyed last
   const model::Transformer transformer;
   const std::optional<model::DraftHead> draft_head;
-  const at::ScalarType dtype;  // of its hidden states
+  const std::optional<model::MtpHead> mtp_head;  // at most one of the two
+  const at::ScalarType dtype;                    // of its hidden states
 };
 
 at::Tensor View(const std::vector<int64_t>& values) {
@@ -65,211 +66,6 @@ at::Tensor View(const std::vector<float>& values) {
   return at::from_blob(const_cast<float*>(values.data()), {static_cast<int64_t>(values.size())}, at::kFloat);
 }
 
-// Returns the configured type for the weights, which arrive later.
-at::ScalarType CacheType(const model::ModelConfig& config) {
-  return config.torch_dtype == "bfloat16" ? at::kBFloat16 : at::kFloat;
-}
-
-// Returns the version of the C library, whose math functions may round differently in another one.
-std::string LibraryVersion() {
-  char version[64] = "";
-  confstr(_CS_GNU_LIBC_VERSION, version, sizeof(version));
-  return version;
-}
-
-// Names a build that cannot be read, which shares nothing.
-std::string Unique() { return absl::StrCat("unknown ", getpid(), " ", base::Clock::Real().UnixNanos()); }
-
-// Names everything besides the weights and the configuration that may change the bits of KV on the CPU. Another build
-// may round differently.
-const std::string& Numerics() {
-  static const std::string& numerics = *new std::string([] {
-    const absl::StatusOr<std::string> program = base::ReadFile("/proc/self/exe", int64_t{4} << 30);
-    return absl::StrCat("cpu ", kernels::InstructionSet(), " build ",
-                        program.ok() ? base::Hex(base::Checksum64(*program)) : Unique(), " torch ",
-                        base::Hex(base::Checksum64(at::show_config())), " ", LibraryVersion());
-  }());
-  return numerics;
-}
-
-// Returns the whole memory pages inside a tensor to the system, and their number of bytes. They are zero afterwards.
-int64_t ReleasePages(const at::Tensor& tensor) {
-  static const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  const auto start = reinterpret_cast<uintptr_t>(tensor.mutable_data_ptr());
-  const uintptr_t begin = (start + page - 1) / page * page, end = (start + tensor.nbytes()) / page * page;
-  if (begin >= end || madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED) != 0) return 0;
-  return static_cast<int64_t>(end - begin);
-}
-
-// Holds every layer's key and value pages (shared if keys are values) and the batch being computed. Attention computes
-// in the model's type, like the trainer: bf16 on bf16 pages, everything else on fp32.
-//
-// A recurrent layer has a state per block instead of pages: the state after the last row written into the block. A row
-// continues from the state of the block that holds the previous row. Requests share only whole blocks and never write
-// into a shared block, so a cached prompt continues from the state after its last shared block.
-class PagedCache final : public model::AttentionBackend, public KvPages {
- public:
-  PagedCache(const model::ModelConfig& config, int64_t blocks, int64_t block_tokens, at::Device device)
-      : blocks_(blocks),
-        block_tokens_(block_tokens),
-        layers_(model::SpecOf(config).layers),
-        recurs_(!config.recurrent.layers.empty()),
-        model_(base::CanonicalJson(config.ToJson())),
-        k_(layers_.size()),
-        v_(layers_.size()),
-        states_(layers_.size()) {
-    while (layers_[attends_].recurrence.exists()) ++attends_;  // the family has such a layer
-    Allocate(at::dtype(CacheType(config)).device(device));
-  }
-
-  bool on_cpu() const { return pages().is_cpu(); }
-  // Fixes the type of the pages, which otherwise the first pass does.
-  void Use(at::ScalarType model) {
-    if (!used_) FixType(model);
-  }
-
-  // KvPages.
-  const std::vector<int64_t>& block_bytes() const override { return block_bytes_; }
-  std::span<std::byte> Block(size_t plane, int32_t block) override {
-    const auto bytes = static_cast<size_t>(block_bytes_[plane]);
-    return {static_cast<std::byte*>(planes_[plane].mutable_data_ptr()) + static_cast<size_t>(block) * bytes, bytes};
-  }
-  std::string dtype() const override { return pages().scalar_type() == at::kBFloat16 ? "BF16" : "F32"; }
-  std::string model() const override { return model_; }
-  std::string numerics() const override { return Numerics(); }
-
-  void Begin(const ForwardBatch& batch) {
-    batch_ = &batch;
-    plans_ = c10::make_intrusive<kernels::AttentionPlans>();
-    if (!pages().is_cpu()) slots_ = View(batch.slots).to(pages().device());
-    if (recurs_) PlanStates();
-  }
-
-  at::Tensor Attend(int64_t layer, const model::AttentionInput& input) override {
-    const at::Tensor &q = input.q, &k = input.k, &v = input.v;
-    const at::ScalarType dtype = q.scalar_type();
-    if (!used_) FixType(dtype);
-    const at::ScalarType stored = k_[layer].scalar_type();
-    Write(k.to(stored), k_[layer]);
-    if (!input.spec.keys_are_values()) Write(v.to(stored), v_[layer]);
-    at::Tensor query = q.to(stored);
-    if (query.stride(2) != 1 || query.stride(1) != query.size(2)) query = query.contiguous();
-    const at::Tensor out = at::empty(query.sizes(), query.options(), at::MemoryFormat::Contiguous);
-    kernels::PagedTreeAttention(query, k_[layer], v_[layer], batch_->sequences, input.spec.scale, out, input.sinks,
-                                input.spec.window, input.spec.soft_cap, plans_);
-    return out.to(dtype);
-  }
-
-  // Returns the pages of all layers to the system. They are zero when they are used again.
-  int64_t Release() {
-    int64_t bytes = 0;
-    for (const at::Tensor& plane : planes_) bytes += ReleasePages(plane);
-    return bytes;
-  }
-
-  at::Tensor Recur(int64_t layer, const model::RecurrentInput& input) override {
-    const kernels::DeltaInput& given = input.tensors;
-    const at::ScalarType dtype = given.x.scalar_type();
-    if (!used_) FixType(dtype);
-    const auto stored = [&](const at::Tensor& t) { return t.to(pages().scalar_type()); };
-    const kernels::DeltaStates& states = states_[layer];
-    return kernels::GatedDeltaForward(input.spec.shape,
-                                      {stored(given.x), stored(given.step), stored(given.rate),
-                                       stored(given.convolution), stored(given.step_bias), stored(given.decay)},
-                                      parents_, states, kept_, states)
-        .to(dtype);
-  }
-
- private:
-  const at::Tensor& pages() const { return k_[attends_]; }
-
-  // Plans the rows' parents and the rows after which a block stores its state: the last row of each block.
-  void PlanStates() {
-    parents_.clear();
-    kept_.clear();
-    for (const kernels::AttentionSequence& sequence : batch_->sequences) {
-      const auto block_of = [&](int64_t position) { return sequence.block_table[position / block_tokens_]; };
-      for (int64_t at = sequence.q_offset; at < sequence.q_offset + sequence.q_count; ++at) {
-        const auto row = static_cast<int32_t>(parents_.size());
-        parents_.push_back(at == 0                   ? kernels::kNoParent
-                           : at == sequence.q_offset ? kernels::FromState(block_of(at - 1))
-                                                     : row - 1);
-        const bool last = at + 1 == sequence.q_offset + sequence.q_count || (at + 1) % block_tokens_ == 0;
-        if (last) kept_.push_back({row, block_of(at)});
-      }
-    }
-  }
-
-  // Writes row i of `rows` to slot i.
-  void Write(const at::Tensor& rows, at::Tensor& pages) const {
-    if (!pages.is_cpu()) {
-      pages.flatten(0, 1).index_copy_(0, slots_, rows);
-      return;
-    }
-    const bool dense = rows.stride(2) == 1 && rows.stride(1) == rows.size(2);
-    const at::Tensor source = dense ? rows : rows.contiguous();
-    const int64_t size = static_cast<int64_t>(source.element_size());
-    const int64_t width = source.size(1) * source.size(2) * size, stride = source.stride(0) * size;
-    const auto* from = static_cast<const std::byte*>(source.const_data_ptr());
-    auto* to = static_cast<std::byte*>(pages.mutable_data_ptr());
-    for (size_t i = 0; i < batch_->slots.size(); ++i) {
-      std::memcpy(to + batch_->slots[i] * width, from + static_cast<int64_t>(i) * stride, static_cast<size_t>(width));
-    }
-  }
-
-  void Allocate(const at::TensorOptions& options) {
-    planes_.clear();  // they hold the earlier pages
-    // Initialized to zero because attention may read entries after a sequence's last key in its page and multiplies
-    // them by zero.
-    for (size_t i = 0; i < layers_.size(); ++i) {
-      const model::AttentionSpec& spec = layers_[i].attention;
-      k_[i] = v_[i] = at::Tensor();
-      states_[i] = {};
-      if (layers_[i].recurrence.exists()) {
-        states_[i] = kernels::NewDeltaStates(layers_[i].recurrence.shape, blocks_, options);
-        continue;
-      }
-      k_[i] = at::zeros({blocks_, block_tokens_, spec.kv_heads, spec.head_dim}, options);
-      v_[i] = spec.keys_are_values() ? k_[i] : at::zeros_like(k_[i]);
-    }
-    ListPlanes();
-  }
-
-  void ListPlanes() {
-    block_bytes_.clear();
-    for (size_t i = 0; i < layers_.size(); ++i) {
-      for (const at::Tensor& plane : {k_[i], states_[i].state, states_[i].past}) {
-        if (plane.defined()) planes_.push_back(plane);
-      }
-      if (v_[i].defined() && !layers_[i].attention.keys_are_values()) planes_.push_back(v_[i]);
-    }
-    for (const at::Tensor& plane : planes_) block_bytes_.push_back(static_cast<int64_t>(plane.nbytes()) / blocks_);
-  }
-
-  // The configuration's dtype was only a guess. The first weights determine the type.
-  void FixType(at::ScalarType model) {
-    const at::ScalarType dtype = model == at::kBFloat16 ? at::kBFloat16 : at::kFloat;
-    used_ = true;
-    if (pages().scalar_type() != dtype) Allocate(pages().options().dtype(dtype));
-  }
-
-  const int64_t blocks_, block_tokens_;
-  const std::vector<model::LayerSpec> layers_;
-  const bool recurs_;
-  const std::string model_;
-  std::vector<at::Tensor> planes_;    // [blocks, ...]: keys, values, and states of all layers
-  std::vector<int64_t> block_bytes_;  // by plane
-  size_t attends_ = 0;                // the first layer with pages
-  std::vector<at::Tensor> k_, v_;
-  std::vector<kernels::DeltaStates> states_;  // for recurrent layers, by block
-  const ForwardBatch* batch_ = nullptr;
-  c10::intrusive_ptr<kernels::AttentionPlans> plans_;  // of the batch
-  at::Tensor slots_;                                   // on the device; unused on the CPU
-  std::vector<int32_t> parents_;
-  std::vector<kernels::KeptState> kept_;
-  bool used_ = false;
-};
-
 class TorchRunner final : public ModelRunner {
  public:
   TorchRunner(const model::ModelConfig& config, const EngineOptions& options, at::Device device,
@@ -279,7 +75,9 @@ class TorchRunner final : public ModelRunner {
         threads_(options.threads),
         compute_(std::move(compute)),
         eos_ids_(config.eos_token_ids.begin(), config.eos_token_ids.end()),
-        cache_(config, options.kv_cache_tokens / options.kv_block_tokens, options.kv_block_tokens, device) {
+        speculates_(config.recurrent.layers.empty() && Uses(options, "mtp")),
+        cache_(config, options.kv_cache_tokens / options.kv_block_tokens, options.kv_block_tokens, device),
+        mtp_(config, options.kv_cache_tokens / options.kv_block_tokens, options.kv_block_tokens, device) {
     if (options.kv_store.on()) Numerics();  // reads this program, for which no step should wait
   }
 
@@ -307,7 +105,7 @@ class TorchRunner final : public ModelRunner {
     }
     // Not slots_: requests draft from them as soon as their KV is computed again.
     rows_ = normalizers_ = hidden_ = drafted_ = draft_rows_ = at::Tensor();
-    return cache_.Release();
+    return cache_.Release() + mtp_.Release();
   }
 
   absl::StatusOr<std::shared_ptr<const RunnableModel>> Load(
@@ -329,11 +127,14 @@ class TorchRunner final : public ModelRunner {
                              model::Transformer::Create(config, std::move(parameters), rope_));
       rope_ = transformer.rope();
       std::optional<model::DraftHead> head;
-      if (!draft.empty()) {
+      std::optional<model::MtpHead> mtp;
+      if (model::MtpTensors published = model::MtpOfDraft(config_, draft); !published.empty()) {
+        INGOT_ASSIGN_OR_RETURN(mtp, model::MtpHead::Create(published, transformer));
+      } else if (!draft.empty()) {
         INGOT_ASSIGN_OR_RETURN(head, model::DraftHead::Create(draft, transformer));
       }
       return std::make_shared<const RunnableTransformer>(std::move(snapshot), std::move(transformer), std::move(head),
-                                                         dtype);
+                                                         std::move(mtp), dtype);
     } catch (const std::exception& error) {
       return FromTorchException(error, "loading weights into the rollout engine");
     }
@@ -347,10 +148,11 @@ class TorchRunner final : public ModelRunner {
       hidden_.reset();
       cache_.Begin(batch);
       const at::Tensor hidden = Hidden(transformer, batch);
+      FollowMtp(runnable, batch, hidden);
       if (batch.sampled_rows.empty()) return std::span<const float>();
       const bool all = batch.sampled_rows.size() == batch.token_ids.size();
       const at::Tensor sampled = all ? hidden : hidden.index_select(0, View(batch.sampled_rows).to(device_));
-      if (runnable.draft_head.has_value()) hidden_ = sampled;
+      if (runnable.draft_head.has_value() || (speculates_ && runnable.mtp_head.has_value())) hidden_ = sampled;
       const kernels::Policy policy(transformer.Logits(sampled), View(batch.temperatures).to(device_));
       if (batch.want_normalizers) normalizers_ = policy.LogNormalizers().to(at::kCPU);
       rows_ = policy.LogSoftmax(/*overwrite_logits=*/true).to(at::kCPU);
@@ -383,14 +185,17 @@ class TorchRunner final : public ModelRunner {
   absl::StatusOr<DraftRows> Draft(const RunnableModel& model, const DraftBatch& batch) override {
     try {
       const c10::InferenceMode no_autograd;
-      const std::optional<model::DraftHead>& head = static_cast<const RunnableTransformer&>(model).draft_head;
-      if (!head.has_value()) return absl::FailedPreconditionError("the version has no draft head");
-      drafted_ = head->Hidden(DraftInput(batch), View(batch.token_ids).to(device_));
-      const at::Tensor logits = head->Logits(drafted_).to(at::kFloat);
+      const auto& runnable = static_cast<const RunnableTransformer&>(model);
+      if (!runnable.drafts()) return absl::FailedPreconditionError("the version has no draft head");
+      const std::optional<model::DraftHead>& head = runnable.draft_head;
+      drafted_ = head.has_value() ? head->Hidden(DraftInput(batch), View(batch.token_ids).to(device_))
+                                  : mtp_.Draft(*runnable.mtp_head, batch, DraftInput(batch));
+      const at::Tensor logits =
+          (head.has_value() ? head->Logits(drafted_) : runnable.mtp_head->Logits(drafted_)).to(at::kFloat);
       draft_rows_ = logits.div_(View(batch.temperatures).to(device_).unsqueeze(1)).to(at::kCPU).contiguous();
       return DraftRows{{draft_rows_.const_data_ptr<float>(), static_cast<size_t>(draft_rows_.numel())},
                        static_cast<size_t>(draft_rows_.size(1)),
-                       head->ids()};
+                       head.has_value() ? std::span<const int32_t>(head->ids()) : std::span<const int32_t>()};
     } catch (const std::exception& error) {
       return FromTorchException(error, "the draft head of the rollout engine");
     }
@@ -401,28 +206,21 @@ class TorchRunner final : public ModelRunner {
   }
 
  private:
-  // A tensor's bytes on the device. Versions share the tensors that they have in common, such as an adapter's base.
-  struct Uploaded {
-    uint64_t checksum = 0;
-    c10::weak_intrusive_ptr<at::TensorImpl> tensor;
-  };
+  static bool Uses(const EngineOptions& options, std::string_view drafter) {
+    const std::vector<std::string>& all = options.speculation.drafters;
+    return std::find(all.begin(), all.end(), drafter) != all.end();
+  }
 
-  // Returns a view of the tensor on the CPU, and its bytes on other devices.
-  at::Tensor OnDevice(const weights::TensorView& view, at::ScalarType dtype) {
-    auto* bytes = const_cast<std::byte*>(view.bytes.data());  // torch cannot view constant memory
-    const at::Tensor host = at::from_blob(bytes, view.shape, at::TensorOptions().dtype(dtype));
-    if (device_.is_cpu()) return host;
-    base::MutexLock lock(mu_);
-    const auto found = uploaded_.find(view.name);
-    if (found != uploaded_.end() && found->second.checksum == view.checksum) {
-      const at::Tensor shared(found->second.tensor.lock());
-      if (shared.defined() && shared.scalar_type() == dtype && shared.sizes() == at::IntArrayRef(view.shape)) {
-        return shared;
-      }
+  // Drafts cannot change a result, so an error only ends the drafts.
+  void FollowMtp(const RunnableTransformer& runnable, const ForwardBatch& batch, const at::Tensor& hidden) {
+    if (!speculates_ || !runnable.mtp_head.has_value()) return;
+    try {
+      mtp_.Follow(*runnable.mtp_head, batch, hidden);
+    } catch (const std::exception& error) {
+      speculates_ = false;
+      INGOT_LOG(warn, "rollout: the model's prediction layer failed and is not used again: {}",
+                std::string(FromTorchException(error, "the prediction layer").message()));
     }
-    at::Tensor tensor = host.to(device_);
-    uploaded_.insert_or_assign(view.name, Uploaded{view.checksum, tensor.getIntrusivePtr()});
-    return tensor;
   }
 
   // Returns the hidden states that the batch's rows read.
@@ -477,7 +275,9 @@ class TorchRunner final : public ModelRunner {
   const std::shared_ptr<kernels::ComputeMember> compute_;  // null = threads are not lent
   std::optional<kernels::Computing> computing_;
   const std::vector<int32_t> eos_ids_;
+  bool speculates_;  // false = prediction layers are not used
   PagedCache cache_;
+  MtpRunner mtp_;
   at::Tensor rows_, normalizers_;
   at::Tensor hidden_;                // of the last Forward's sampled rows; undefined = its model has no draft head
   std::vector<at::Tensor> slots_;    // KeepHidden's
@@ -518,7 +318,8 @@ absl::Status CheckCacheFits(const model::ModelConfig& config, const EngineOption
 
 int64_t MaxWeightBytes(const model::ModelConfig& config) {
   const int64_t tied_head = config.tie_word_embeddings ? config.vocab_size * config.hidden_size : 0;
-  const int64_t elements = config.ParameterCount() + tied_head + model::DraftHead::MaxElements(config);
+  const int64_t draft = std::max(model::DraftHead::MaxElements(config), model::MtpLayerElements(config));
+  const int64_t elements = config.ParameterCount() + tied_head + draft;
   return elements * static_cast<int64_t>(sizeof(float));
 }
 

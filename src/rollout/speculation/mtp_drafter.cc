@@ -70,6 +70,9 @@ bool MtpDrafter::DrawDepth(const WeightVersion& version, std::span<const Ask> as
     batch_.token_ids.push_back(depth == 0 ? sequence.tokens.back() : ask.draft->ids.back());
     const float temperature = sequence.draw.temperature == 0 ? 1 : sequence.draw.temperature;
     batch_.temperatures.push_back(temperature / sharpness_);
+    batch_.positions.push_back(static_cast<int64_t>(sequence.tokens.size() - 1 + depth));
+    batch_.tables.push_back(std::ssize(batch_.block_tables));
+    for (const KvBlocks::Ref& block : sequence.blocks) batch_.block_tables.push_back(block.id());
   }
   const absl::StatusOr<DraftRows> drafted = runner_.Draft(*version.model, batch_);
   absl::Status fault = drafted.status();

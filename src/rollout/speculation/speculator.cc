@@ -46,6 +46,9 @@ void Speculator::Plan(std::span<const Sampling> requests, int64_t rows, int64_t 
   }
   const std::vector<int32_t> plan = policy_.Plan(survivals_, rows, free_rows);
   for (size_t i = 0; i < requests.size(); ++i) requests[i].sequence->draft.ids.resize(static_cast<size_t>(plan[i]));
+}
+
+void Speculator::Complete(std::span<const Sampling> requests) {
   for (size_t drafter = 0; drafter < drafters_.size(); ++drafter) Complete(drafter, requests);
 }
 

@@ -43,8 +43,11 @@ class Speculator {
     Sequence* sequence = nullptr;
     size_t most = 0;
   };
-  // Sets the requests' drafts, with at most `free_rows` ids in total. `rows` is the number of the step's other rows.
+  // Sets the number of ids in the requests' drafts, with at most `free_rows` in total. `rows` is the number of the
+  // step's other rows.
   void Plan(std::span<const Sampling> requests, int64_t rows, int64_t free_rows);
+  // Sets the ids. In between, the caller may drop ids, and gives the requests KV blocks for the rest.
+  void Complete(std::span<const Sampling> requests);
   // Called when the request's step has sampled `count` ids, with or without drafts. Clears the drafts.
   void Sampled(Sequence& sequence, size_t count);
   // Called after a step without prompt pieces. `rows` is its number of rows, including drafts.

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/printable.h"
 #include "model/draft_head.h"
+#include "model/mtp_head.h"
 #include "trainer/checkpoints/files.h"
 #include "trainer/torch_edge.h"
 
@@ -122,6 +123,7 @@ absl::Status WriteInto(const std::string& dir, const CheckpointContents& content
   }
   if (shards.size() > 1) INGOT_RETURN_IF_ERROR(model::SaveWeightsIndex(dir, file_of, bytes));
   INGOT_RETURN_IF_ERROR(model::SaveModelConfig(dir, contents.config));
+  INGOT_RETURN_IF_ERROR(model::AddMtpToConfig(dir, contents.config, contents.mtp));
   if (!contents.reference.empty()) {
     INGOT_RETURN_IF_ERROR(model::SaveSafetensors(dir + "/" + kReference, contents.reference, {{"format", "pt"}}));
   }
@@ -293,8 +295,9 @@ absl::StatusOr<CheckpointInfo> WriteCheckpoint(const std::string& root, const Ch
                                                const std::map<std::string, std::string>& extra_files, int64_t keep) {
   INGOT_RETURN_IF_ERROR(CheckExtraFiles(extra_files));
   INGOT_ASSIGN_OR_RETURN(const std::string folder, BeginCheckpoint(root, contents.step));
-  const absl::StatusOr<CheckpointShard> whole =
-      WriteShard(folder, contents.parameters.tensors(), contents.optimizer, 0, 1);
+  std::map<std::string, at::Tensor> weights = contents.parameters.tensors();
+  weights.insert(contents.mtp.begin(), contents.mtp.end());
+  const absl::StatusOr<CheckpointShard> whole = WriteShard(folder, weights, contents.optimizer, 0, 1);
   if (!whole.ok()) {
     AbandonCheckpoint(root, contents.step);
     return NotWritten(whole.status(), root, contents.step);

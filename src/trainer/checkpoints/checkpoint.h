@@ -54,6 +54,7 @@ struct CheckpointContents {
   std::map<std::string, at::Tensor> reference;  // set when writing; empty = none; use ReadReference to read it
   // Set when writing; empty = none; use ReadDraft to read them.
   std::map<std::string, at::Tensor> draft, draft_state;
+  std::map<std::string, at::Tensor> mtp;  // set when writing: the model's prediction layers (model/mtp_head.h)
   int64_t optimizer_steps = 0;
   int optimizer_shards = 1;  // set when read: number of optimizer state files
   // Set when writing. The last step whose weights are known to give a finite gradient. The newest checkpoint at or

@@ -1,6 +1,8 @@
 #include "trainer/policy/policy_checkpoint.h"
 
 #include <cstdint>
+#include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -41,16 +43,19 @@ absl::Status FillIn(Policy& policy, CheckpointContents& contents) {
   return absl::OkStatus();
 }
 
-// Every rank writes its shard to the directory that rank 0 created, and all ranks get all shards. Rank 0 abandons the
-// checkpoint if a shard fails.
+// Every rank writes its shard to the directory that rank 0 created, and all ranks get all shards. Rank 0's shard also has
+// the prediction layers. Rank 0 abandons the checkpoint if a shard fails.
 absl::StatusOr<std::vector<CheckpointShard>> WriteShards(const Policy& policy, Ranks& ranks, const std::string& root,
-                                                         int64_t step) {
+                                                         const CheckpointContents& contents) {
+  const int64_t step = contents.step;
   const absl::StatusOr<std::string> begun =
       ranks.leads() ? BeginCheckpoint(root, step) : absl::StatusOr<std::string>("");
   INGOT_RETURN_IF_ERROR(ranks.Agree(begun.status()));
   INGOT_ASSIGN_OR_RETURN(const std::string folder, ranks.BroadcastBytes(*begun, 0));
+  std::map<std::string, at::Tensor> weights = policy.OwnParameters();
+  if (ranks.leads()) weights.insert(contents.mtp.begin(), contents.mtp.end());
   const absl::StatusOr<CheckpointShard> own =
-      WriteShard(folder, policy.OwnParameters(), policy.optimizer().State(), ranks.rank(), ranks.size());
+      WriteShard(folder, weights, policy.optimizer().State(), ranks.rank(), ranks.size());
   if (const absl::Status all = ranks.Agree(own.status()); !all.ok()) {
     if (ranks.leads()) AbandonCheckpoint(root, step);
     return base::Annotate(all, absl::StrCat("cannot write checkpoint ", folder, " (the earlier ones are untouched)"));
@@ -76,7 +81,7 @@ absl::StatusOr<CheckpointInfo> SavePolicy(Policy& policy, Ranks* ranks, const st
     contents.optimizer = policy.optimizer().State();
     return WriteCheckpoint(root, contents, extra_files, keep);
   }
-  INGOT_ASSIGN_OR_RETURN(const std::vector<CheckpointShard> shards, WriteShards(policy, *ranks, root, contents.step));
+  INGOT_ASSIGN_OR_RETURN(const std::vector<CheckpointShard> shards, WriteShards(policy, *ranks, root, contents));
   absl::StatusOr<CheckpointInfo> info = CheckpointInfo{};
   if (ranks->leads()) {
     const absl::Status filled = FillIn(policy, contents);

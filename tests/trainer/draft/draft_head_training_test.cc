@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "model/draft_head.h"
+#include "model/goldens.h"
+#include "model/mtp_head.h"
 #include "trainer/draft/draft_pass.h"
 #include "trainer/draft/draft_rows.h"
 #include "trainer/makers.h"
@@ -316,6 +318,65 @@ TEST(DraftTrainingTest, AHeadThatIsNotFiniteIsSkippedAlone) {
   }
   EXPECT_TRUE(skipped);
   ExpectSameParameters(*a, *b);
+}
+
+// A model folder with two published prediction layers and their copies of the policy's tensors.
+model::MtpTensors WritePublished(const std::string& dir, const model::ModelFolder& model) {
+  model::MtpTensors layers = model::InitMtpHead(model.config, 2, 3, at::kFloat);
+  layers["model.layers.2.embed_tokens.weight"] = model.parameters.at("model.embed_tokens.weight");
+  layers["model.layers.3.shared_head.head.weight"] = model.parameters.at("lm_head.weight");
+  model::Parameters all = model.parameters;
+  all.tensors().insert(layers.begin(), layers.end());
+  EXPECT_EQ(model::SaveModelDir(dir, model.config, all), absl::OkStatus());
+  EXPECT_EQ(model::AddMtpToConfig(dir, model.config, layers), absl::OkStatus());
+  return layers;
+}
+
+TEST(PublishedLayersTest, CheckpointsAndVersionsKeepThem) {
+  const TempDir dir;
+  const model::ModelFolder model = *model::LoadModelDir(model::testing::FolderOf("glm4_moe"));
+  model::MtpTensors layers = WritePublished(dir.path() + "/model", model);
+  TrainerOptions options = OptionsWith(false), without = OptionsWith(false);
+  options.draft.start = dir.path() + "/model";
+  const auto trainer = *Trainer::Create(options, model.config, model.parameters);
+  const auto plain = *Trainer::Create(without, model.config, model.parameters);
+  for (Trainer* const one : {trainer.get(), plain.get()}) ASSERT_TRUE(one->TrainStep(BatchOf(0)).ok());
+  ExpectSameParameters(*trainer, *plain);
+  const auto version = *trainer->TakeSnapshot();
+  EXPECT_EQ(version->policy_checksum(), (*plain->TakeSnapshot())->checksum());
+  EXPECT_EQ(HeadOf(*version).size(), model::MtpDraft(model.config, layers).size()) << "the first layer, without copies";
+
+  const auto saved = trainer->SaveCheckpoint(dir.path() + "/checkpoints", {});
+  ASSERT_TRUE(saved.ok()) << saved.status();
+  layers["model.layers.2.embed_tokens.weight"] = trainer->parameters().at("model.embed_tokens.weight");
+  layers["model.layers.3.shared_head.head.weight"] = trainer->parameters().at("lm_head.weight");
+  EXPECT_FALSE(at::equal(layers.at("model.layers.3.shared_head.head.weight"), model.parameters.at("lm_head.weight")));
+  const auto resumed = Trainer::Resume(options, saved->path);
+  ASSERT_TRUE(resumed.ok()) << resumed.status();
+  EXPECT_EQ((*(*resumed)->TakeSnapshot())->checksum(), version->checksum());
+  const auto again = (*resumed)->SaveCheckpoint(dir.path() + "/again", {});
+  ASSERT_TRUE(again.ok()) << again.status();
+  for (const std::string& path : {saved->path, again->path}) {
+    EXPECT_TRUE(VerifyCheckpoint(path).ok());
+    const auto read = model::ReadMtpHead(path, model.config);
+    ASSERT_TRUE(read.ok()) << read.status();
+    ASSERT_EQ(read->size(), layers.size());
+    for (const auto& [name, tensor] : layers) EXPECT_TRUE(at::equal(tensor, read->at(name))) << name;
+  }
+}
+
+// As after training by other programs, which drop the layers but not the key.
+TEST(PublishedLayersTest, AFolderThatLacksThemIsTrainedWithoutThem) {
+  const TempDir dir;
+  const model::ModelFolder model = *model::LoadModelDir(model::testing::FolderOf("glm4_moe"));
+  TrainerOptions options = OptionsWith(false);
+  options.draft.start = model::testing::FolderOf("glm4_moe");  // its config.json promises a layer
+  EXPECT_FALSE(model::ReadMtpHead(options.draft.start, model.config).ok());
+  const auto trainer = *Trainer::Create(options, model.config, model.parameters);
+  EXPECT_TRUE(HeadOf(**trainer->TakeSnapshot()).empty());
+  const auto saved = trainer->SaveCheckpoint(dir.path(), {});
+  ASSERT_TRUE(saved.ok()) << saved.status();
+  EXPECT_TRUE(model::ReadMtpHead(saved->path, model.config)->empty());
 }
 
 TEST(DraftTrainingTest, OptionsOutOfBoundsAreNamed) {
