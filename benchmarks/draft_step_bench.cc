@@ -32,11 +32,12 @@ int64_t Argument(int argc, char** argv, int place, int64_t otherwise) {
   return argc > place ? std::atoll(argv[place]) : otherwise;
 }
 
-std::string AddSegment(v1::EpisodeTree& tree, v1::SegmentSource source, uint64_t seed, int tokens, int64_t vocabulary) {
+std::string AddSegment(v1::EpisodeTree& tree, v1::Source source, uint64_t seed, int tokens, int64_t vocabulary) {
   v1::Segment segment;
   segment.set_source(source);
   for (int i = 0; i < tokens; ++i) {
-    segment.add_token_ids(static_cast<int32_t>(base::DeriveSeed(seed, i) % static_cast<uint64_t>(vocabulary)));
+    segment.add_token_ids(
+        static_cast<int32_t>(base::DeriveSeed(seed, static_cast<uint64_t>(i)) % static_cast<uint64_t>(vocabulary)));
     if (source == v1::SOURCE_SAMPLED) segment.add_logprobs(-10);
   }
   if (source == v1::SOURCE_SAMPLED) segment.add_versions()->set_count(tokens);

@@ -137,7 +137,7 @@ absl::StatusOr<int64_t> Promised(const std::string& path, std::string_view key) 
 absl::Status CheckPromise(const std::string& dir, const ModelConfig& config, int64_t promised, int64_t found) {
   if (promised < 0 || promised == found) return absl::OkStatus();
   const MtpNames& names = *NamesOf(config);
-  const std::string first = Name(names.embedding_norm, config, std::min(promised, found));
+  const std::string first = Name(names.layer, config, std::min(promised, found)) + "input_layernorm.weight";
   return absl::InvalidArgumentError(absl::StrCat(
       dir, "/config.json promises ", promised, " prediction layers (", base::View(names.count), ") of ",
       config.model_type, ", but ", WeightsOf(dir), found < promised ? " has no tensor '" : " also has tensor '", first,
