@@ -63,7 +63,7 @@ struct Sequence {
   int64_t min_version = 0;                      // oldest version that may sample the request if it is not pinned
   int64_t pinned_version = -1;                  // -1 = follows the newest version
   std::shared_ptr<const WeightVersion> pinned;  // weights for pinned_version; null = follows the newest version
-  // True = `pinned` is the preferred version, or the newest one when the request starts.
+  // True = `pinned` is the preferred version, or the newest one when the request is first admitted, which sets it.
   bool keeps_version = false;
   int64_t preferred_version = -1;  // with keeps_version; -1 = none
   std::shared_ptr<ChunkGate> gate;
