@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
+#include <c10/core/UndefinedTensorImpl.h>
 
 #include <absl/strings/str_format.h>
 
@@ -206,10 +207,11 @@ class TorchRunner final : public ModelRunner {
   }
 
  private:
-  static bool Uses(const EngineOptions& options, std::string_view drafter) {
-    const std::vector<std::string>& all = options.speculation.drafters;
-    return std::find(all.begin(), all.end(), drafter) != all.end();
-  }
+  // A tensor's bytes on the device. Versions share the tensors that they have in common, such as an adapter's base.
+  struct Uploaded {
+    uint64_t checksum = 0;
+    c10::weak_intrusive_ptr<at::TensorImpl, c10::UndefinedTensorImpl> tensor;
+  };
 
   // Drafts cannot change a result, so an error only ends the drafts.
   void FollowMtp(const RunnableTransformer& runnable, const ForwardBatch& batch, const at::Tensor& hidden) {
