@@ -143,9 +143,14 @@ std::optional<Change> MoreRanks(const Change& change, int ranks) {
   GpuWork work = change.work;
   work.ranks = ranks;
   work.rank = 0;
+  work.ranks_here = work.processes = 1;
+  work.engines = 0;
   work.trainer.sharding = "layers";
-  return With(change, absl::StrCat("cluster.trainer_ranks=", ranks, ", one for each GPU, and trainer.sharding=layers"),
-              std::move(work));
+  const std::string engines = change.work.engines > 0 ? ", and engines on other GPUs" : "";
+  return With(
+      change,
+      absl::StrCat("cluster.trainer_ranks=", ranks, " and trainer.sharding=layers, a GPU for each rank", engines),
+      std::move(work));
 }
 
 // Finds settings that fit, from small changes to large ones.

@@ -198,7 +198,7 @@ def case_gpus(ingot):
     alone = {"cluster.trainer_ranks": 1, "cluster.rollout_engines": 1}
     for config, gpus, settings, words in (
             (one, "24", {}, ("a GPU (24 GiB) with the trainer and an engine does not have enough memory", "What fits: ")),
-            (eight, "h100", alone, ("a GPU (h100) with", "trainer.lora.rank=16", "cluster.trainer_ranks=", "one for each GPU")),
+            (eight, "h100", alone, ("a GPU (h100) with", "trainer.lora.rank=16", "cluster.trainer_ranks=", "a GPU for each rank")),
             (eight, "2xh100", {}, ("does not have enough memory for the run",)),
             (one, "h1000", {}, ("unknown GPU 'h1000'", "8xh100 stands for eight GPUs")),
             (one, "h100", {"device": "cpu"}, ("--device is h100, but device is cpu",)),
