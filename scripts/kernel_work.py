@@ -1,7 +1,7 @@
 """Bytes and operations of the CUDA kernels that have no published peer to compare with, counted by hand.
 
-Each count is the least that the kernel's definition allows, per unit, for bf16 with fp32 sums. `ptx_attention_test` compares DeltaKernel's
-bytes with those that it asks for.
+Each count is the least that the kernel's definition allows, per unit, for bf16 with fp32 sums. `ptx_attention_test` compares the
+bytes of DeltaKernel, the decode kernels, and DrawKernel with those that they ask for.
 """
 from dataclasses import dataclass
 
@@ -21,8 +21,11 @@ WORK = [
     Work("DeltaKernel", "row and head", "reads the output and its gradient, writes a sum", 2 * 2 * WIDTH + 4, 2 * WIDTH),
     Work("GradSinksKernel", "row and head", "reads a log-sum-exp and a sum; one exponential, product, and sum", 4 + 4, 3),
     Work("KeySumMmaKernel", "number of a part", "reads a partial sum of fp32 and adds it", 4, 1),
-    Work("ForwardKernel, decode", "key and kv head", f"reads a key and a value for the {GROUP} query heads of a group",
+    Work("DecodeMmaKernel", "key and kv head", f"reads a key and a value for the {GROUP} query heads of a group",
          2 * 2 * WIDTH, 2 * 2 * WIDTH * GROUP),
+    Work("DecodeMergeKernel", "chunk of a row", "reads a chunk's sums; two exponentials, and a product and a sum per number",
+         4 * WIDTH + 8, 2 * (WIDTH + 1) + 2),
+    Work("DrawKernel", "entry of a row", "reads an entry; two sums, a product, an exponential, and a comparison", 4, 5),
 ]
 
 # NVIDIA's data sheets (A100 80 GB SXM, H100 SXM, RTX 4090): memory in GB/s, fp32 without tensor cores in TFLOP/s.

@@ -1,5 +1,6 @@
 #include "kernels/cuda/decode_attention.cuh"
 #include "kernels/cuda/decode_launch.h"
+#include "kernels/cuda/decode_merge.cuh"
 #include "kernels/cuda/launch.h"
 
 namespace ingot::kernels::cuda {
