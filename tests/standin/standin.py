@@ -15,7 +15,7 @@ INGOT_STANDIN_INHERIT             set: processes that the program starts run on 
 INGOT_STANDIN_DRIVER              CUDA version of the driver, such as 12040; 0 = no driver
 INGOT_STANDIN_DEVICES    number of devices; INGOT_STANDIN_CAPABILITY: 80 or 90
 INGOT_STANDIN_FRESH      what fresh device memory holds: nan, or zero for programs that count on it
-INGOT_STANDIN_STATISTICS=1  counts of launches and instructions at the end
+INGOT_STANDIN_STATISTICS=1  counts of launches and instructions at the end, and a line for each group of NCCL that the process joins
 INGOT_STANDIN_ARRIVAL    when asynchronous copies of a kernel land: late, early, or random; INGOT_STANDIN_RACES=0: no check for races
 INGOT_STANDIN_EMPTY_COPIES  when copies that read nothing write their zeros: wait (as all copies), or land (at once; CUTLASS counts on it)
 """

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Two ranks train a launched run on two devices of the stand-in: ranks_run.py BINARY SOURCE_DIR LIBRARIES LIBINGOT_CUDA [CASE ...].
 
-Their tensors go over NCCL (communicator.h). The run is supervised fine-tuning of a tiny model. Without CASE, runs the first one."""
+Their tensors go over NCCL (communicator.h). The run is supervised fine-tuning of a tiny model. Without CASE, runs the
+one that compares devices with CPUs."""
 import os
 import pathlib
 import re
@@ -9,9 +10,10 @@ import sys
 import tempfile
 
 sys.path[:0] = [str(pathlib.Path(__file__).parents[1]), str(pathlib.Path(__file__).parents[2] / "app" / "runs")]
-from ingot_runs import GROUPS, Ingot, check, role_process, wait_for_rows  # noqa: E402
+from ingot_runs import GROUPS, Ingot, check, finish_launched, role_process, wait_for_rows, wait_until, write_asking_config  # noqa: E402
 from model_run_tests import tensors  # noqa: E402
 from standin import environment  # noqa: E402
+from whole_run import SETTINGS as WHOLE_RUN  # noqa: E402
 
 STEPS = 4
 SETTINGS = {"data.tasks": "", "data.sft": "examples/smoke/sft.jsonl", "model.chat_format": "compact", "sft.epochs": 0, "sft.max_steps": STEPS,
@@ -53,7 +55,7 @@ def ranks_on_devices_equal_ranks_on_cpus(ingot):
     hosts, devices = train(ingot, "hosts", device="cpu"), train(ingot, "devices", device="cuda")
     logs = logs_of(ingot, "devices")
     for rank, log in (("trainer", "cuda:0"), ("trainer-1", "cuda:1")):
-        check(f"device {log}, stand-in" in logs[rank], f"{rank} did not use {log}: {logs[rank]}")
+        check(f"device {log}, stand-in" in logs[rank] and " of 2\n" in logs[rank], f"{rank} did not use {log}: {logs[rank]}")
     check(hosts.keys() == devices.keys(), f"{hosts.keys()} {devices.keys()}")
     largest = max(norm([a - b for a, b in zip(hosts[name], devices[name])]) / norm(hosts[name]) for name in hosts)
     losses = [max(abs(a["sft/nll"] - b["sft/nll"]) for a, b in zip(ingot.metrics("hosts"), ingot.metrics("devices")))]
@@ -80,16 +82,33 @@ def a_rank_that_is_killed_or_whose_device_fails(ingot):
     check(weights_of(ingot, "faulted") == whole, "a device that failed changed the weights")
 
 
-CASES = (ranks_on_devices_equal_ranks_on_cpus, a_rank_that_is_killed_or_whose_device_fails)
+def weights_go_to_the_engines(ingot):
+    """The trainer on the first device broadcasts its weights to engines on two others. One engine is killed."""
+    os.environ["INGOT_STANDIN_DEVICES"] = "3"
+    write_asking_config(ingot, sampling='"max_tokens": 8')
+    settings = {**WHOLE_RUN, "run.name": "sent", "scheduler.total_steps": 4, "cluster.rollout_engines": 2, "weights.transport": "broadcast"}
+    launch = ingot.start("launch", settings)
+    grouped = "weights are broadcast to 2 engines"
+    wait_until(lambda: logs_of(ingot, "sent").get("trainer", "").count(grouped) == 1, "a group of two engines", launch)
+    wait_for_rows(ingot, launch, "sent", 1)
+    os.kill(role_process(launch, "rollout-1"), 9)
+    finish_launched(ingot, launch, "sent", 4)
+    logs = logs_of(ingot, "sent")
+    for role, rank in (("trainer", 0), ("rollout", 1), ("rollout-1", 2)):
+        check(f"NCCL rank {rank} of 3" in logs[role], f"{role} was not rank {rank}: {logs[role]}")
+    check("to each engine directly until a new broadcast group forms" in logs["trainer"], f"the loss of an engine: {logs['trainer']}")
+
+
+CASES = (weights_go_to_the_engines, ranks_on_devices_equal_ranks_on_cpus, a_rank_that_is_killed_or_whose_device_fails)
 
 
 def main():
     binary, source, libraries, library, *names = sys.argv[1:]
     cases = {case.__name__: case for case in CASES}
-    for name in names or [CASES[0].__name__]:
+    for name in names or [ranks_on_devices_equal_ranks_on_cpus.__name__]:
         with tempfile.TemporaryDirectory(prefix="ingot-ranks-") as folder:
             os.environ.update(environment(libraries), INGOT_CUDA_LIBRARY=library, INGOT_STANDIN_DEVICES="2", INGOT_STANDIN_INHERIT="1",
-                              TMPDIR=folder)
+                              INGOT_STANDIN_STATISTICS="1", TMPDIR=folder)
             ingot = Ingot(binary, source, folder)
             ingot.configure("ranks", {key: GROUPS[key] for key in ("run", "model", "trainer", "http")})
             cases[name](ingot)
