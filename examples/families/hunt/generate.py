@@ -13,8 +13,9 @@ same bytes.
 
 The agent is examples/agents/pruner.py. The reward term `retrieval` is 2 for this answer, and below 0.6 for any answer
 after one search, because the second search's word is only in a chunk from the first search. The warm-start
-conversations search three times in one of CHOICES episodes, and stop after one or two searches in the others.
-easy.jsonl has one relevant chunk.
+conversations search three times in one of CHOICES episodes, and stop after one search in the others. As many
+conversations have the prompt "trace k" and always search three times: they teach to copy words and ids. easy.jsonl has
+such prompts.
 """
 import pathlib
 import sys
@@ -29,8 +30,7 @@ SETTINGS = {"context": 4096, "search_tokens": 2048, "reserve": 256, "page": PAGE
 
 
 def task(rng, name, easy):
-    hops = 1 if easy else HOPS
-    keys = family.sample(rng, family.KEYS, hops)
+    keys = family.sample(rng, family.KEYS, HOPS)
     others = [key for key in family.KEYS if key not in keys]
     chain = [f"{key}>{last}" for key, last in zip(keys, keys[1:] + [family.pick(rng, family.LETTERS)])]
     texts = chain + [f"{key} {family.pick(rng, others)}" for key in keys for _ in range(PAGE - 1)]
@@ -38,13 +38,13 @@ def task(rng, name, easy):
     order = family.sample(rng, range(len(texts)), len(texts))
     ids = {text: IDS[order.index(i)] for i, text in enumerate(chain)}
     relevant = [ids[text] for text in chain]
-    return {"task_id": name, "question": f"find {keys[0]}", "chunks": {IDS[place]: texts[i] for place, i in enumerate(order)},
+    return {"task_id": name, "question": f"{'trace' if easy else 'find'} {keys[0]}", "chunks": {IDS[place]: texts[i] for place, i in enumerate(order)},
             "relevant_ids": relevant, "answer_ids": relevant[-1:]}
 
 
 def conversations(rng, i):
-    made = task(rng, "", False)
-    searches = [3, 1, 2, 1][i % family.CHOICES]
+    made = task(rng, "", i % 2 == 1)
+    searches = HOPS if i % 2 == 1 or i // 2 % family.CHOICES == 0 else 1
     context = pruner.Context({**SETTINGS, "question": made["question"]})
     context.tokens_per_byte = 1  # the model reads bytes
     searcher = pruner.Searcher(SETTINGS, Corpus.of(made["chunks"]), context)

@@ -11,8 +11,9 @@ same bytes.
     assistant  b
 
 The warm-start conversations keep the marked facts in one of CHOICES episodes. The others keep the first 4 facts that
-they see, or the last page's 4 facts, and guess if the question is about another fact, so imitating them scores 0.56.
-easy.jsonl has one page and keeps every fact.
+they see, or the last page's 4 facts, and give up with "?" if the question is about another fact, so imitating them
+scores 0.5. Half of the conversations have one page, so that answers are copied often. easy.jsonl has one page, whose
+facts all fit.
 """
 import pathlib
 import sys
@@ -21,7 +22,7 @@ sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[i]) for i in (0, 1)
 import agent  # noqa: E402
 import family  # noqa: E402
 
-PAGES, LINES, MARKED = 3, 4, 3
+PAGES, LINES, MARKED, GIVE_UP = 3, 4, 3, "?"
 
 
 def task(rng, name, easy):
@@ -46,20 +47,23 @@ def keep_last(_, page):
     return page
 
 
-def guess(rng, summary, made):
+def answer_from(summary, made, unknown=GIVE_UP):
     """The answer that a summary allows."""
-    known = [fact[-1] for fact in summary if fact[0] == made["question"]]
-    return known[0] if known else family.pick(rng, family.LETTERS)
+    return next((fact[-1] for fact in summary if fact[0] == made["question"]), unknown)
+
+
+def policy(i):
+    """What episode i keeps."""
+    return [keep_marked, keep_first, keep_last, keep_last if i % 8 == 3 else keep_first][i % family.CHOICES]
 
 
 def conversations(rng, i):
-    made = task(rng, "", False)
-    keep = [keep_marked, keep_first, keep_last, keep_first, keep_marked, keep_last, keep_first, keep_last][i % 8]
+    made, keep = task(rng, "", i % 2 == 1), policy(i // 2)
     summary, rows = [], []
     for page in made["pages"]:
         before, summary = summary, keep(summary, page.split())
         rows.append((agent.context(" ".join(before), page), " ".join(summary)))
-    rows.append((agent.context(" ".join(summary), f"ask {made['question']}"), guess(rng, summary, made)))
+    rows.append((agent.context(" ".join(summary), f"ask {made['question']}"), answer_from(summary, made)))
     return [{"messages": [family.user(text), family.answer(reply)]} for text, reply in rows]
 
 
