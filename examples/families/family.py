@@ -5,6 +5,7 @@ import pathlib
 import random
 
 LETTERS, KEYS = "abcdefgh", "ijklmnopqrstuvwxyz"
+ECHOED = 12  # symbols of an echo
 CHOICES = 4  # one in CHOICES conversations of a warm start shows the wanted behavior
 
 
@@ -43,6 +44,12 @@ def calls(*calls):
 
 def result(text, i=0):
     return {"role": "tool", "tool_call_id": f"call_{i}", "content": text}
+
+
+def echo(rng, symbols=LETTERS + KEYS):
+    """A conversation that copies symbols. With some of them, a warm start learns to copy in half as many steps."""
+    text = "".join(sample(rng, symbols, ECHOED))
+    return {"messages": [user(f"say {text}"), answer(text)]}
 
 
 def main(description, task, conversations):

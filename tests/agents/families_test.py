@@ -216,10 +216,10 @@ def case_vault_agent():
 
 
 def case_ledger_agent():
-    agent, task = EXAMPLES / "families/ledger/agent.py", {"pages": ["i=a J=b", "k=c L=d"], "question": "J", "answer": "b"}
-    done, model = run(agent, [say("J=b i=a x=a y=a z=a"), say("J=b"), say("b")], task)
+    agent, task = EXAMPLES / "families/ledger/agent.py", {"pages": ["ia Jb", "kc Ld"], "question": "J", "answer": "b"}
+    done, model = run(agent, [say("Jb ia xa ya za"), say("Jb"), say("b")], task)
     check([request["messages"][0]["content"] for request in model.requests]
-          == ["i=a J=b", "J=b i=a x=a y=a\nk=c L=d", "J=b\nask J"], model.requests)
+          == ["ia Jb", "Jb ia xa ya\nkc Ld", "Jb\nask J"], model.requests)
     check(json.loads(done.stdout) == {"reward": 1, "signals": {"ledger/marked_kept": 0.5, "ledger/summaries": 2,
                                                               "ledger/empty_summaries": 0}}, done)
     done, model = run(agent, [say(""), say(""), say("x")], task)

@@ -15,7 +15,7 @@ The agent is examples/agents/pruner.py. The reward term `retrieval` is 2 for thi
 after one search, because the second search's word is only in a chunk from the first search. The warm-start
 conversations search three times in one of CHOICES episodes, and stop after one search in the others. As many
 conversations have the prompt "trace k" and always search three times: they teach to copy words and ids. easy.jsonl has
-such prompts.
+such prompts. Every other conversation is an echo.
 """
 import pathlib
 import sys
@@ -54,7 +54,8 @@ def conversations(rng, i):
         context.add_reply(reply, None)
         context.add_result("call_0", *searcher.carry_out(reply["tool_calls"][0]))
         query = made["chunks"][made["relevant_ids"][turn]][-1]
-    return [{"messages": context.messages + [family.answer(" ".join(made["relevant_ids"][:searches]))], "tools": pruner.TOOLS}]
+    answer = family.answer(" ".join(made["relevant_ids"][:searches]))
+    return [{"messages": context.messages + [answer], "tools": pruner.TOOLS}, family.echo(rng, family.LETTERS + family.KEYS + IDS)]
 
 
 if __name__ == "__main__":

@@ -2,12 +2,12 @@
 """Creates the family "ledger": train.jsonl, easy.jsonl, eval.jsonl, and sft.jsonl in --out. The same arguments give the
 same bytes.
 
-    user       i=c K=a l=f M=b                a page: 4 of 12 facts, in the order of their keys; 3 of the 12 are marked
-    assistant  K=a M=b                        the summary: at most 4 facts
-    user       K=a M=b \\n n=e o=d P=h q=c     the summary and the next page
-    assistant  K=a M=b P=h
+    user       ic Ka lf Mb                    a page: 4 of 12 facts, in the order of their keys; 3 of the 12 are marked
+    assistant  Ka Mb                          the summary: at most 4 facts
+    user       Ka Mb \\n ne od Ph qc          the summary and the next page
+    assistant  Ka Mb Ph
     ...
-    user       K=a M=b P=h \\n ask M           the question is about a marked fact
+    user       Ka Mb Ph \\n ask M             the question is about a marked fact
     assistant  b
 
 The warm-start conversations keep the marked facts in one of CHOICES episodes. The others keep the first 4 facts that
@@ -29,7 +29,7 @@ def task(rng, name, easy):
     count = LINES if easy else PAGES * LINES
     keys = sorted(family.sample(rng, family.KEYS, count))
     marked = family.sample(rng, keys, MARKED)
-    facts = [(key.upper() if key in marked else key) + "=" + family.pick(rng, family.LETTERS) for key in keys]
+    facts = [(key.upper() if key in marked else key) + family.pick(rng, family.LETTERS) for key in keys]
     asked = facts[keys.index(family.pick(rng, marked))]
     pages = [" ".join(facts[i:i + LINES]) for i in range(0, count, LINES)]
     return {"task_id": name, "pages": pages, "question": asked[0], "answer": asked[-1]}
