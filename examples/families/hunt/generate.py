@@ -4,15 +4,15 @@ same bytes.
 
     user       find k
     assistant  calls search_corpus({"query": "k"})
-    tool       [C] k q \\n [F] k>m \\n ...      6 chunks; the one with ">" names the next word
+    tool       [m] k> \\n [c] k q u \n ...     6 chunks; the best match has ">", and its id is the next word
     assistant  calls search_corpus({"query": "m"})
-    tool       [A] m>p \\n [B] m s \\n ...
+    tool       [p] m> \\n [a] m s o \n ...
     assistant  calls search_corpus({"query": "p"})
-    tool       [D] p j \\n [E] p>c \\n ...
-    assistant  F A E                          the 3 relevant of 24 chunks; the last one holds the answer
+    tool       [e] p> \\n [d] p j h \n ...
+    assistant  m p e                          the 3 relevant of 24 chunks; the last one is the answer
 
 The agent is examples/agents/pruner.py. The reward term `retrieval` is 2 for this answer, and below 0.6 for any answer
-after one search, because the second search's word is only in a chunk from the first search. The warm-start
+after one search, because the second search's word is only known from the first search. The warm-start
 conversations search three times in one of CHOICES episodes, and stop after one search in the others. As many
 conversations have the prompt "trace k" and always search three times: they teach to copy words and ids. easy.jsonl has
 such prompts. Every other conversation is an echo.
@@ -25,20 +25,22 @@ import family  # noqa: E402
 import pruner  # noqa: E402
 from corpus import Corpus  # noqa: E402
 
-HOPS, PAGE, IDS = 3, 6, "ABCDEFGHIJKLMNOPQRSTUVWX"
+HOPS, PAGE, CHUNKS, WORDS = 3, 6, 24, family.LETTERS + family.KEYS
 SETTINGS = {"context": 4096, "search_tokens": 2048, "reserve": 256, "page": PAGE}
 
 
 def task(rng, name, easy):
-    keys = family.sample(rng, family.KEYS, HOPS)
-    others = [key for key in family.KEYS if key not in keys]
-    chain = [f"{key}>{last}" for key, last in zip(keys, keys[1:] + [family.pick(rng, family.LETTERS)])]
-    texts = chain + [f"{key} {family.pick(rng, others)}" for key in keys for _ in range(PAGE - 1)]
-    texts += [f"{family.pick(rng, others)} {family.pick(rng, others)}" for _ in range(len(IDS) - len(texts))]
-    order = family.sample(rng, range(len(texts)), len(texts))
-    ids = {text: IDS[order.index(i)] for i, text in enumerate(chain)}
-    relevant = [ids[text] for text in chain]
-    return {"task_id": name, "question": f"{'trace' if easy else 'find'} {keys[0]}", "chunks": {IDS[place]: texts[i] for place, i in enumerate(order)},
+    ids = family.sample(rng, WORDS, CHUNKS)
+    relevant = ids[:HOPS]
+    chain = [family.pick(rng, [word for word in WORDS if word not in relevant])] + relevant  # the searches, and the answer
+    others = [word for word in WORDS if word not in chain]
+
+    def noise(first):
+        return " ".join([first, *family.sample(rng, others, 2)])
+
+    texts = [f"{word}>" for word in chain[:HOPS]] + [noise(word) for word in chain[:HOPS] for _ in range(PAGE - 1)]
+    texts += [noise(family.pick(rng, others)) for _ in range(CHUNKS - len(texts))]
+    return {"task_id": name, "question": f"{'trace' if easy else 'find'} {chain[0]}", "chunks": dict(sorted(zip(ids, texts))),
             "relevant_ids": relevant, "answer_ids": relevant[-1:]}
 
 
@@ -53,9 +55,9 @@ def conversations(rng, i):
         reply = family.calls(("search_corpus", {"query": query}))
         context.add_reply(reply, None)
         context.add_result("call_0", *searcher.carry_out(reply["tool_calls"][0]))
-        query = made["chunks"][made["relevant_ids"][turn]][-1]
+        query = made["relevant_ids"][turn]
     answer = family.answer(" ".join(made["relevant_ids"][:searches]))
-    return [{"messages": context.messages + [answer], "tools": pruner.TOOLS}, family.echo(rng, family.LETTERS + family.KEYS + IDS)]
+    return [{"messages": context.messages + [answer], "tools": pruner.TOOLS}, family.echo(rng)]
 
 
 if __name__ == "__main__":

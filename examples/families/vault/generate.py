@@ -62,7 +62,7 @@ def episode(rng, made):
 
 
 def conversations(rng, i):
-    return episode(rng, {**task(rng, "", i // family.CHOICES % 2 == 0), "prune": i % family.CHOICES > 0})
+    return [*episode(rng, {**task(rng, "", i // family.CHOICES % 2 == 0), "prune": i % family.CHOICES > 0}), family.echo(rng)]
 
 
 if __name__ == "__main__":
