@@ -4,11 +4,11 @@ same bytes.
 
     user       find k
     assistant  calls search_corpus({"query": "k"})
-    tool       [m] k> \\n [c] k q u \n ...     6 chunks; the best match has ">", and its id is the next word
+    tool       [m] k> \\n [c] k q u \\n ...     6 chunks; the best match has ">", and its id is the next word
     assistant  calls search_corpus({"query": "m"})
-    tool       [p] m> \\n [a] m s o \n ...
+    tool       [p] m> \\n [a] m s o \\n ...
     assistant  calls search_corpus({"query": "p"})
-    tool       [e] p> \\n [d] p j h \n ...
+    tool       [e] p> \\n [d] p j h \\n ...
     assistant  m p e                          the 3 relevant of 24 chunks; the last one is the answer
 
 The agent is examples/agents/pruner.py. The reward term `retrieval` is 2 for this answer, and below 0.6 for any answer
