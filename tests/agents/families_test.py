@@ -75,7 +75,10 @@ def case_ledger():
         summary = []
         for page in task["pages"]:
             summary = generate.agent.first_facts(" ".join(keep(summary, page.split()))).split()
-        return generate.answer_from(summary, task, family.pick(rng, family.LETTERS) if guesses else generate.GIVE_UP) == task["answer"]
+        return generate.answer_from(summary, task, guess(task) if guesses else generate.GIVE_UP) == task["answer"]
+
+    def guess(task):
+        return task["question"] + family.pick(rng, family.LETTERS)
 
     def keep_any(summary, page):
         return family.sample(rng, summary + page, generate.agent.KEPT)
@@ -83,9 +86,9 @@ def case_ledger():
     def imitate(task):
         return read(task, generate.policy(int(rng.random() * 8)), False)
 
-    within("constant", (task["answer"] == "a" for task in tasks), 0, 0.15)
+    within("constant", (task["answer"] == task["question"] + "a" for task in tasks), 0, 0.15)
     within("copied", (task["answer"] == task["question"] for task in tasks), 0, 0)
-    within("random", (task["answer"] == family.pick(rng, family.LETTERS) for task in tasks), 0, 0.15)
+    within("random", (task["answer"] == guess(task) for task in tasks), 0, 0.15)
     within("empty summaries", (read(task, lambda *_: []) for task in tasks), 0, 0.15)
     within("keeps the first 4", (read(task, generate.keep_first) for task in tasks), 0.36, 0.47)
     within("keeps the last 4", (read(task, generate.keep_last) for task in tasks), 0.36, 0.47)
@@ -216,8 +219,8 @@ def case_vault_agent():
 
 
 def case_ledger_agent():
-    agent, task = EXAMPLES / "families/ledger/agent.py", {"pages": ["ia Jb", "kc Ld"], "question": "J", "answer": "b"}
-    done, model = run(agent, [say("Jb ia xa ya za"), say("Jb"), say("b")], task)
+    agent, task = EXAMPLES / "families/ledger/agent.py", {"pages": ["ia Jb", "kc Ld"], "question": "J", "answer": "Jb"}
+    done, model = run(agent, [say("Jb ia xa ya za"), say("Jb"), say("Jb")], task)
     check([request["messages"][0]["content"] for request in model.requests]
           == ["ia Jb", "Jb ia xa ya\nkc Ld", "Jb\nask J"], model.requests)
     check(json.loads(done.stdout) == {"reward": 1, "signals": {"ledger/marked_kept": 0.5, "ledger/summaries": 2,

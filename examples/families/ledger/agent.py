@@ -3,7 +3,7 @@
 
     OPENAI_BASE_URL=http://host:port/v1 OPENAI_API_KEY=... agent.py TASK.json
 
-TASK.json: {"pages": ["ic Ka ..."], "question": KEY, "answer": LETTER}. Each context consists of the last summary and
+TASK.json: {"pages": ["ic Ka ..."], "question": KEY, "answer": FACT}. Each context consists of the last summary and
 one page. The model answers with the next summary, and only its first KEPT facts are kept. The last context is the
 summary and "ask KEY". Prints {"reward": .., "signals": {..}} for the verifier `agent_reported`. A fact with a capital
 key is marked: `ledger/marked_kept` is the share of the marked facts that reach the last summary.

@@ -8,7 +8,7 @@ same bytes.
     assistant  Ka Mb Ph
     ...
     user       Ka Mb Ph \\n ask M             the question is about a marked fact
-    assistant  b
+    assistant  Mb
 
 The warm-start conversations keep the marked facts in one of CHOICES episodes. The others keep the first 4 facts that
 they see, or the last page's 4 facts, and give up with "?" if the question is about another fact, so imitating them
@@ -32,7 +32,7 @@ def task(rng, name, easy):
     facts = [(key.upper() if key in marked else key) + family.pick(rng, family.LETTERS) for key in keys]
     asked = facts[keys.index(family.pick(rng, marked))]
     pages = [" ".join(facts[i:i + LINES]) for i in range(0, count, LINES)]
-    return {"task_id": name, "pages": pages, "question": asked[0], "answer": asked[-1]}
+    return {"task_id": name, "pages": pages, "question": asked[0], "answer": asked}
 
 
 def keep_marked(summary, page):
@@ -49,7 +49,7 @@ def keep_last(_, page):
 
 def answer_from(summary, made, unknown=GIVE_UP):
     """The answer that a summary allows."""
-    return next((fact[-1] for fact in summary if fact[0] == made["question"]), unknown)
+    return next((fact for fact in summary if fact[0] == made["question"]), unknown)
 
 
 def policy(i):
