@@ -22,7 +22,10 @@ TOLERANCE = 1e-4  # of a tensor's norm, between the CPU's attention and the devi
 
 
 def weights_of(ingot, name):
-    return tensors(pathlib.Path(ingot.folder, name, "checkpoints", "step-00000000", "model.safetensors"))[1]
+    """The floats of the run's model by tensor."""
+    files = sorted(pathlib.Path(ingot.folder, name, "checkpoints").glob("step-*/model*.safetensors"))
+    check(files, f"{name} has no model: {sorted(map(str, pathlib.Path(ingot.folder, name).rglob('*')))}")
+    return {tensor: floats for path in files for tensor, floats in tensors(path)[1].items()}
 
 
 def norm(values):
