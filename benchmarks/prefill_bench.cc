@@ -74,7 +74,9 @@ Way MakePulled(const Bench& bench, const ServedMemory& memory) {
   options.router.prefill_min_tokens = 256;
   way.engines.push_back(bench.Engine(options, memory.kept));
   options.kv_store.write = kv::Write::kNone;
+  options.router.prefill_engines = 0;
   way.engines.push_back(bench.Engine(options, memory.pulled));
+  options.router.prefill_engines = 1;
   way.set = std::make_unique<rollout::EngineSet>(way.engines, base::Clock::Real(), options.router);
   return way;
 }

@@ -201,6 +201,7 @@ TEST_F(KvPullTest, AnEnginePullsWhatAnotherOneComputed) {
   Served served(NewKvPullService(kept_));
   const auto prefiller = StoreRig(options, kept_);
   options.kv_store.write = kv::Write::kNone;
+  options.router.prefill_engines = 0;
   const auto decoder = StoreRig(options, NewPulledStore({served.peer}, kTimeout, clock_));
   Rig alone(Options(), FakeSnapshot(1, 1001));
   v1::GenerateRequest ask = Ask(LongPrompt(67), 5), prefill = ask;

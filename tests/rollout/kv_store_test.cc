@@ -296,8 +296,6 @@ TEST_F(KvStoreTest, OptionsThatDoNotFitAreNamed) {
   EXPECT_THAT(error([](EngineOptions& o) { o.kv_store.io_threads = 0; }), testing::HasSubstr("kv_store.io_threads"));
   EXPECT_THAT(error([](EngineOptions& o) { o.router.prefill_engines = 1, o.kv_store.path = ""; }),
               testing::HasSubstr("kv_store.path"));
-  EXPECT_THAT(error([](EngineOptions& o) { o.kv_store.path = kv::kMemoryPath; }),
-              testing::HasSubstr("router.prefill_engines"));
   EXPECT_THAT(error([](EngineOptions& o) { o.kv_store.path = "s3://kv"; }), testing::HasSubstr("memory://"));
   EXPECT_EQ(error([](EngineOptions& o) { o.router.prefill_engines = 1, o.kv_store.path = kv::kMemoryPath; }), "");
   EXPECT_THAT(error([](EngineOptions& o) { o.router.prefill_engines = 1, o.kv_store.write = kv::Write::kNone; }),

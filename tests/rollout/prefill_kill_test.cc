@@ -41,7 +41,7 @@ EngineOptions ChildOptions(Kind kind, const std::string& path) {
   options.context_length = kind == Kind::kDirectory ? 4200 : 900;
   options.kv_store.chunk_tokens = kind == Kind::kDirectory ? 256 : 32;
   options.kv_store.path = kind == Kind::kDirectory ? path : std::string(kv::kMemoryPath);
-  options.router.prefill_engines = kind == Kind::kDirectory ? 0 : 1;
+  options.router.prefill_engines = kind == Kind::kPrefill ? 1 : 0;
   if (kind == Kind::kDecode) options.kv_store.write = kv::Write::kNone;
   return options;
 }

@@ -149,7 +149,10 @@ absl::StatusOr<std::unique_ptr<rollout::ServedEngine>> MakeServedEngine(
     std::shared_ptr<kernels::ComputeMember> compute) {
   if (config.has_external_engine()) return MakeExternalEngine(config, model, place);
   rollout::EngineOptions options = config.rollout;
-  if (place.store != nullptr && !place.writes) options.kv_store.write = kv::Write::kNone;
+  if (place.store != nullptr && !place.writes) {
+    options.kv_store.write = kv::Write::kNone;
+    options.router.prefill_engines = 0;  // this engine hands over nothing
+  }
   return MakeEngine(options, model, /*initial=*/nullptr, std::move(compute), place.store);
 }
 

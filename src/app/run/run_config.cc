@@ -9,6 +9,7 @@
 #include "app/run/named_models.h"
 #include "dataset/harbor.h"
 #include "dataset/jsonl.h"
+#include "kv/memory_store.h"
 #include "reward/terms/python_score.h"
 #include "sandbox/reach.h"
 #include "trainer/presets.h"
@@ -173,6 +174,12 @@ absl::Status CheckRoles(const RunConfig& config) {
     return absl::InvalidArgumentError(absl::StrCat(
         "rollout.router.prefill_engines is ", config.rollout.router.prefill_engines, " of ",
         config.cluster.rollout_engines, " engines (cluster.rollout_engines), and none is left to sample: lower it"));
+  }
+  if (kv::IsInMemory(config.rollout.kv_store) && config.rollout.router.prefill_engines == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rollout.kv_store.path is ", base::View(kv::kMemoryPath),
+                     ", but rollout.router.prefill_engines, from which the other engines pull, is 0: set it to at "
+                     "least 1, or the path to a directory"));
   }
   INGOT_RETURN_IF_ERROR(base::Annotate(config.gateway.Validate(), "gateway"));
   INGOT_RETURN_IF_ERROR(base::Annotate(config.http.Validate(), "http"));

@@ -89,12 +89,6 @@ absl::Status CheckPrefill(const EngineOptions& o) {
 absl::Status CheckStore(const EngineOptions& o) {
   if (!o.kv_store.on()) return absl::OkStatus();
   INGOT_RETURN_IF_ERROR(o.kv_store.Validate());
-  if (kv::IsInMemory(o.kv_store) && o.router.prefill_engines == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("kv_store.path is ", base::View(kv::kMemoryPath),
-                     ", but router.prefill_engines, from which the other engines pull, is 0: set it to at least 1, or "
-                     "kv_store.path to a directory"));
-  }
   if (!o.prefix_cache) {
     return absl::InvalidArgumentError(
         "kv_store.path is set, but prefix_cache is false, so that no KV is reused: set prefix_cache to true, or remove "
