@@ -35,12 +35,10 @@ from kernel_work import work_table  # noqa: E402
 from sass_loops import inner_loop, parse  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-SOURCES = ("src/kernels/cuda/attention.cu", "src/kernels/cuda/attention_backward_mma.cu", "src/kernels/cuda/attention_mma.cu",
-           "src/kernels/cuda/decode.cu", "src/kernels/cuda/draw.cu")
-# Shared memory that a launch asks for: sizeof(MmaMemory<width>), sizeof(BackwardMemory<width>), and sizeof(DecodeMemory<width>).
-DYNAMIC_SHARED = {"ForwardMmaKernel<64>": 37488, "ForwardMmaKernel<128>": 70256, "GradQMmaKernel<64>": 36512,
-                  "GradQMmaKernel<128>": 69280, "GradKeysMmaKernel<64>": 36512, "GradKeysMmaKernel<128>": 69280, "DecodeMmaKernel<64>": 20264,
-                  "DecodeMmaKernel<128>": 36648}
+SOURCES = ("src/kernels/cuda/attention.cu", "src/kernels/cuda/attention_backward_mma.cu", "src/kernels/cuda/attention_mma.cu")
+# Shared memory that a launch asks for: sizeof(MmaMemory<width>), sizeof(GradQMemory<width>), and so on.
+DYNAMIC_SHARED = {"ForwardMmaKernel<64>": 37488, "ForwardMmaKernel<128>": 70256, "GradQMmaKernel<64>": 35184,
+                  "GradQMmaKernel<128>": 67952, "GradKeysMmaKernel<64>": 18952, "GradKeysMmaKernel<128>": 35336}
 ARCHITECTURES = {"sm_80": "arch=compute_80,code=sm_80", "sm_90a": "arch=compute_90a,code=sm_90a"}
 # Published kernels by their short names: CUTLASS's fused attention, compiled from the installed package (tests/standin/cutlass.py).
 PEER_SOURCES = ("tests/kernels/sass/peer_forward.cu", "tests/kernels/sass/peer_backward.cu")
@@ -48,8 +46,8 @@ PEER_EXAMPLE = "41_fused_multi_head_attention"
 PEERS = {"64, 64, 64, false, false, DefaultToBatchHook": "CUTLASS forward, width 64",
          "32, 128, 128, false, false, DefaultToBatchHook": "CUTLASS forward, width 128",
          "AttentionBackwardKernel": "CUTLASS backward, width 128"}
-# Accesses to local memory in a loop that are known and accepted: all 255 registers are full, and ptxas spills for sm_90a alone.
-ACCEPTED_SPILLS = {("ForwardMmaKernel<128>", "sm_90a"): 9}
+# Accesses to local memory in a loop that are known and accepted: all 255 registers are full.
+ACCEPTED_SPILLS = {("ForwardMmaKernel<128>", "sm_90a"): 9, ("GradKeysMmaKernel<128>", "sm_80"): 2}
 TABLE, WORK_TABLE = "sass_report", "kernel_work"  # markers in the page
 GROWTH = 1.05
 SKIPPED = 77

@@ -25,9 +25,9 @@ cudaError_t Launch(void (*kernel)(BackwardArgs<BFloat16>), int64_t blocks, int b
 
 template <int kWidth>
 cudaError_t LaunchAll(const BackwardArgs<BFloat16>& args, const BackwardCounts& counts, cudaStream_t stream) {
-  constexpr int kBytes = sizeof(BackwardMemory<kWidth>);
-  cudaError_t error = Launch(GradQMmaKernel<kWidth>, counts.blocks, kBytes, args, stream);
-  if (error == cudaSuccess) error = Launch(GradKeysMmaKernel<kWidth>, counts.key_blocks, kBytes, args, stream);
+  cudaError_t error = Launch(GradQMmaKernel<kWidth>, counts.blocks, sizeof(GradQMemory<kWidth>), args, stream);
+  if (error == cudaSuccess)
+    error = Launch(GradKeysMmaKernel<kWidth>, counts.key_blocks, sizeof(GradKeysMemory<kWidth>), args, stream);
   if (error == cudaSuccess) error = Launch(KeySumMmaKernel, counts.key_sums, 0, args, stream);
   return error;
 }

@@ -10,14 +10,14 @@
 //
 //   A warp has 32 rows and half of each tile's keys. The sums of both halves are added at the end.
 //
-// GradKeysMmaKernel  grid: x = key block (a tile and some of the blocks that read it), y = kv head. For each of them:
+// GradKeysMmaKernel  grid: x = key block (a tile and some of the blocks that read it), y = kv head. For each half of them,
+// 32 rows, a stage:
 //
-//   wait for G(i) | barrier | start Q(i)   | dP^T = V G^T
-//   wait for Q(i) | barrier |              | S^T = K Q^T, dS = P (dP - delta), dV = dV + P^T G
-//                 | barrier | start G(i+1) | dK = dK + dS^T Q
+//   wait for Q(i), G(i) | barrier | start Q(i+1), G(i+1)
+//                                 | dP^T = V G^T, S^T = K Q^T, dS = P (dP - delta), dV = dV + P^T G, dK = dK + dS^T Q
 //
-//   A warp has 16 keys. It computes the transposes, whose accumulators have the layout of mma's left operand. So P and
-//   dS are exchanged neither through shared memory nor between lanes.
+//   A warp has 16 keys, and their rows of K and V in registers. It computes the transposes, whose accumulators have the
+//   layout of mma's left operand. So P and dS are exchanged neither through shared memory nor between lanes.
 //
 // KeySumMmaKernel    grid: x = tile whose list was cut into several key blocks, y = kv head. Adds their sums in order.
 //
@@ -32,7 +32,7 @@ namespace ingot::kernels::cuda {
 
 // Adds the sums of the warps with the second half of the keys to those with the first half, which write them.
 template <int kWidth>
-__device__ __forceinline__ void WriteGradQ(BackwardMemory<kWidth>& m, const BackwardArgs<BFloat16>& a,
+__device__ __forceinline__ void WriteGradQ(GradQMemory<kWidth>& m, const BackwardArgs<BFloat16>& a,
                                            Fragments<2, kWidth / 8>& sum) {
   constexpr int kN = kWidth / 8;
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
@@ -56,11 +56,11 @@ __device__ __forceinline__ void WriteGradQ(BackwardMemory<kWidth>& m, const Back
     if (d >= a.shape.head_dim) continue;
     BFloat16* const to = a.grad_q + d + lane % 4 * 2;
     if (row < m.block.rows) {
-      *reinterpret_cast<uint32_t*>(to + m.rows[0].entry[row] * a.shape.head_dim) =
+      *reinterpret_cast<uint32_t*>(to + m.rows.entry[row] * a.shape.head_dim) =
           ptx::PackBFloat16((s[0] + other.x) * scale, (s[1] + other.y) * scale);
     }
     if (row + 8 < m.block.rows) {
-      *reinterpret_cast<uint32_t*>(to + m.rows[0].entry[row + 8] * a.shape.head_dim) =
+      *reinterpret_cast<uint32_t*>(to + m.rows.entry[row + 8] * a.shape.head_dim) =
           ptx::PackBFloat16((s[2] + other.z) * scale, (s[3] + other.w) * scale);
     }
   }
@@ -68,8 +68,8 @@ __device__ __forceinline__ void WriteGradQ(BackwardMemory<kWidth>& m, const Back
 
 // Finds the next tile, by the first threads of a block.
 template <int kWidth>
-__device__ __forceinline__ void PlaceTile(BackwardMemory<kWidth>& m, const BackwardArgs<BFloat16>& a,
-                                          const TilePlace& at, int parity) {
+__device__ __forceinline__ void PlaceTile(GradQMemory<kWidth>& m, const BackwardArgs<BFloat16>& a, const TilePlace& at,
+                                          int parity) {
   const int thread = static_cast<int>(threadIdx.x);
   if (thread >= kTileKeys) return;
   if (thread == 0) m.tile[parity] = at;
@@ -79,23 +79,23 @@ __device__ __forceinline__ void PlaceTile(BackwardMemory<kWidth>& m, const Backw
 template <int kWidth>
 __global__ void __launch_bounds__(kMmaThreads, 2) GradQMmaKernel(const BackwardArgs<BFloat16> a) {
   extern __shared__ __align__(1024) char shared_bytes[];
-  BackwardMemory<kWidth>& m = *reinterpret_cast<BackwardMemory<kWidth>*>(shared_bytes);
-  constexpr int kHalf = 32 * BackwardMemory<kWidth>::kRowBytes;
+  GradQMemory<kWidth>& m = *reinterpret_cast<GradQMemory<kWidth>*>(shared_bytes);
+  constexpr int kHalf = 32 * kWidth * 2;
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, kv_head = static_cast<int>(blockIdx.y);
   if (thread == 0) {
     m.block = a.plan.blocks[gridDim.x - 1 - blockIdx.x];
     m.sequence = a.plan.sequences[0];
   }
   __syncthreads();
-  if (thread < kTileRows) PlaceRow(m.rows[0], thread, a, m.sequence, m.block, kv_head);
+  if (thread < kTileRows) PlaceRow(m.rows, thread, thread, a, m.sequence, m.block, kv_head);
   PlaceTile(m, a, EnterRun(a.plan, m.block, m.block.first_run), 0);
   __syncthreads();
-  const RowCopy<kWidth> copy(a.shape);
+  const RowCopy<kWidth> copy;
   const auto last = static_cast<int32_t>(m.sequence.key_count) - 1;
-  copy.Clear(m.q);
-  copy.Clear(m.grad);
-  copy.Rows(a.q, m.rows[0], m.q);
-  copy.Rows(a.grad_out, m.rows[0], m.grad);
+  copy.Clear(a.shape, m.q);
+  copy.Clear(a.shape, m.grad);
+  copy.Rows(a.q, a.shape, m.rows, m.q);
+  copy.Rows(a.grad_out, a.shape, m.rows, m.grad);
   bool more = m.tile[0].run < m.block.last_run;
   if (more) copy.Keys(a.v, a.shape, m.tile[0].tile, last, kv_head, m.v);
   const LaneOffsets<kWidth> lane;
@@ -124,15 +124,15 @@ __global__ void __launch_bounds__(kMmaThreads, 2) GradQMmaKernel(const BackwardA
   WriteGradQ(m, a, sum);
 }
 
-// Finds the next block of rows, by the first threads of a block.
+// Finds the rows of a stage, by the first threads of a block.
 template <int kWidth>
-__device__ __forceinline__ void PlaceBlock(BackwardMemory<kWidth>& m, const BackwardArgs<BFloat16>& a,
-                                           const BlockPlace& at, int kv_head, int parity) {
+__device__ __forceinline__ void PlaceStage(GradKeysMemory<kWidth>& m, const BackwardArgs<BFloat16>& a,
+                                           const StagePlace& at, int kv_head, int stage) {
   const int thread = static_cast<int>(threadIdx.x);
-  if (thread >= kTileRows) return;
-  if (thread == 0) m.place[parity] = at;
+  if (thread >= kStageRows) return;
+  if (thread == 0) m.place[stage] = at;
   if (at.run >= m.key_block.last_run) return;
-  PlaceRow(m.rows[parity], thread, a, m.sequence, a.plan.blocks[at.block], kv_head);
+  PlaceRow(m.rows[stage], thread, at.half * kStageRows + thread, a, m.sequence, a.plan.blocks[at.block], kv_head);
 }
 
 // The sums of one part of a tile, [kTileKeys, head_dim] of keys and then of values.
@@ -160,7 +160,7 @@ __device__ __forceinline__ void WriteKeySums(const Fragments<1, kWidth / 8>& sum
 }
 
 template <int kWidth>
-__device__ __forceinline__ void WriteGradKeys(const BackwardMemory<kWidth>& m, const BackwardArgs<BFloat16>& a,
+__device__ __forceinline__ void WriteGradKeys(const GradKeysMemory<kWidth>& m, const BackwardArgs<BFloat16>& a,
                                               const Fragments<1, kWidth / 8>& sum_k,
                                               const Fragments<1, kWidth / 8>& sum_v, int kv_head) {
   const Shape& s = a.shape;
@@ -180,8 +180,8 @@ __device__ __forceinline__ void WriteGradKeys(const BackwardMemory<kWidth>& m, c
 template <int kWidth>
 __global__ void __launch_bounds__(kMmaThreads, 2) GradKeysMmaKernel(const BackwardArgs<BFloat16> a) {
   extern __shared__ __align__(1024) char shared_bytes[];
-  BackwardMemory<kWidth>& m = *reinterpret_cast<BackwardMemory<kWidth>*>(shared_bytes);
-  constexpr int kQuarter = 16 * BackwardMemory<kWidth>::kRowBytes;
+  GradKeysMemory<kWidth>& m = *reinterpret_cast<GradKeysMemory<kWidth>*>(shared_bytes);
+  constexpr int kStage = kStageRows * kWidth * 2, kQuarter = 16 * kWidth * 2;  // bytes
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, kv_head = static_cast<int>(blockIdx.y);
   if (thread == 0) {
     m.key_block = a.plan.key_blocks[blockIdx.x];
@@ -189,39 +189,48 @@ __global__ void __launch_bounds__(kMmaThreads, 2) GradKeysMmaKernel(const Backwa
   }
   __syncthreads();
   if (m.key_block.first_run == m.key_block.last_run) return;  // nobody sees these keys
-  if (thread < kTileKeys) PlaceKey(m.keys[0], thread, a, m.sequence, m.key_block.tile);
-  PlaceBlock(m, a, EnterBlockRun(a.plan, m.key_block, m.key_block.first_run), kv_head, 0);
-  __syncthreads();
-  const RowCopy<kWidth> copy(a.shape);
+  if (thread < kTileKeys) PlaceKey(m.keys, thread, a, m.sequence, m.key_block.tile);
+  const StagePlace first = EnterBlockRun(a.plan, m.key_block, m.key_block.first_run);
+  PlaceStage(m, a, first, kv_head, 0);
+  PlaceStage(m, a, NextStage(a.plan, m.key_block, first), kv_head, 1);
+  using Tile = BFloat16[kTileKeys][kWidth];
+  Tile &all_q = reinterpret_cast<Tile&>(m.q), &all_grad = reinterpret_cast<Tile&>(m.grad);
+  const RowCopy<kWidth> copy;
   const auto last = static_cast<int32_t>(m.sequence.key_count) - 1;
-  copy.Clear(m.q);
-  copy.Clear(m.grad);
-  copy.Keys(a.k, a.shape, m.key_block.tile, last, kv_head, m.k);
-  copy.Keys(a.v, a.shape, m.key_block.tile, last, kv_head, m.v);
-  copy.Rows(a.grad_out, m.rows[0], m.grad);
+  copy.Keys(a.k, a.shape, m.key_block.tile, last, kv_head, all_q);
+  copy.Keys(a.v, a.shape, m.key_block.tile, last, kv_head, all_grad);
   const LaneOffsets<kWidth> lane;
-  const uint32_t q = ptx::SharedAddress(m.q), grad = ptx::SharedAddress(m.grad),
-                 k = ptx::SharedAddress(m.k) + warp * kQuarter + lane.across,
-                 v = ptx::SharedAddress(m.v) + warp * kQuarter + lane.across;
+  const uint32_t q = ptx::SharedAddress(m.q), grad = ptx::SharedAddress(m.grad);
+  uint32_t k[kWidth / 16][4], v[kWidth / 16][4];
+  ptx::WaitForCopies();
+  __syncthreads();
+  LoadRows(k, q + warp * kQuarter + lane.across);
+  LoadRows(v, grad + warp * kQuarter + lane.across);
+  __syncthreads();
+  copy.Clear(a.shape, all_q);
+  copy.Clear(a.shape, all_grad);
+  copy.Rows(a.q, a.shape, m.rows[0], m.q[0]);
+  copy.Rows(a.grad_out, a.shape, m.rows[0], m.grad[0]);
   const auto scale = static_cast<float>(a.shape.scale * kLog2E);
   Fragments<1, kWidth / 8> sum_k = {}, sum_v = {};
   bool more = true;
-  for (int parity = 0; more; parity ^= 1) {
+  for (int stage = 0, parity = 0; more; parity ^= 1) {
+    const int next = stage == 2 ? 0 : stage + 1;
     ptx::WaitForCopies();
     __syncthreads();
-    copy.Rows(a.q, m.rows[parity], m.q);
-    PlaceBlock(m, a, NextBlock(a.plan, m.key_block, m.place[parity]), kv_head, parity ^ 1);
-    Fragments<1, kTileRows / 8> dp, s;
-    MultiplyRows<kWidth>(dp, v, grad + lane.down);
-    ptx::WaitForCopies();
-    __syncthreads();
-    more = m.place[parity ^ 1].run < m.key_block.last_run;
-    MultiplyRows<kWidth>(s, k, q + lane.down);
-    ScoreGradients(dp, s, m, parity, a.shape, scale);
-    AddRows<kWidth>(sum_v, s, grad + lane.across);
-    __syncthreads();
-    if (more) copy.Rows(a.grad_out, m.rows[parity ^ 1], m.grad);
-    AddRows<kWidth>(sum_k, dp, q + lane.across);
+    more = m.place[next].run < m.key_block.last_run;
+    if (more) {
+      copy.Rows(a.q, a.shape, m.rows[next], m.q[parity ^ 1]);
+      copy.Rows(a.grad_out, a.shape, m.rows[next], m.grad[parity ^ 1]);
+      PlaceStage(m, a, NextStage(a.plan, m.key_block, m.place[next]), kv_head, next == 2 ? 0 : next + 1);
+    }
+    Fragments<1, kStageRows / 8> dp, s;
+    MultiplyLoaded(dp, v, grad + parity * kStage + lane.down);
+    MultiplyLoaded(s, k, q + parity * kStage + lane.down);
+    ScoreGradients(dp, s, m, stage, a.shape, scale);
+    AddRows<kWidth>(sum_v, s, grad + parity * kStage + lane.across);
+    AddRows<kWidth>(sum_k, dp, q + parity * kStage + lane.across);
+    stage = next;
   }
   WriteGradKeys(m, a, sum_k, sum_v, kv_head);
 }

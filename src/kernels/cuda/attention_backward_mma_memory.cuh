@@ -6,14 +6,17 @@
 
 namespace ingot::kernels::cuda {
 
-// Rows of a block of rows. Rows past the last one repeat it, and have a log-sum-exp of +infinity, so that their
-// probabilities are 0.
-struct BlockRows {
-  int32_t entry[kTileRows];  // query * heads + head: the index into lse, and into the rows of q and grad_out
-  int32_t query[kTileRows];  // packed index
-  int32_t position[kTileRows];
-  alignas(8) float lse[kTileRows];  // base 2
-  float delta[kTileRows];
+constexpr int kStageRows = 32;
+
+// Some rows of a block of rows. Rows past the block's last one repeat it, and have a log-sum-exp of +infinity, so that
+// their probabilities are 0.
+template <int kRows>
+struct PlacedRows {
+  int32_t entry[kRows];  // query * heads + head: the index into lse, and into the rows of q and grad_out
+  int32_t query[kRows];  // packed index
+  int32_t position[kRows];
+  alignas(8) float lse[kRows];  // base 2
+  float delta[kRows];
 };
 
 // Keys of a tile. Keys past the last one repeat it, but no query sees them.
@@ -22,51 +25,62 @@ struct TileKeys {
   int32_t position[kTileKeys];
 };
 
-// A block of rows of a key block's list: its number, its run in the plan, and the end of that run.
-struct BlockPlace {
-  int32_t block, run, run_end, masked;
+// A stage of GradKeysMmaKernel: half of a block of rows of a key block's list, the block's run in the plan, and the end of
+// that run.
+struct StagePlace {
+  int32_t block, half, run, run_end, masked;
 };
 
 template <int kWidth>
-struct BackwardMemory {
-  static constexpr int kRowBytes = kWidth * 2;
+struct GradQMemory {
   BFloat16 q[kTileRows][kWidth], grad[kTileRows][kWidth], k[kTileKeys][kWidth], v[kTileKeys][kWidth];
-  BlockRows rows[2];  // GradQMmaKernel uses one
-  TileKeys keys[2];   // GradKeysMmaKernel uses one
+  PlacedRows<kTileRows> rows;
+  TileKeys keys[2];  // of one tile and the next
   TilePlace tile[2];
-  BlockPlace place[2];
   RowBlock block;
+  PlannedSequence sequence;
+};
+
+template <int kWidth>
+struct GradKeysMemory {
+  BFloat16 q[2][kStageRows][kWidth], grad[2][kStageRows][kWidth];  // two stages; at first, the tile's keys and values
+  PlacedRows<kStageRows> rows[3];                                  // of one stage and the next two
+  StagePlace place[3];                                             // run = key_block.last_run: no more stages
+  TileKeys keys;
   KeyBlock key_block;
   PlannedSequence sequence;
 };
-// Two blocks fit on an SM of an A100 and an H100. scripts/sass_report.py counts with these numbers.
-static_assert(sizeof(BackwardMemory<64>) == 36512 && sizeof(BackwardMemory<128>) == 69280);
+// Two blocks of each fit on an SM of an A100 and an H100. scripts/sass_report.py counts with these numbers.
+static_assert(sizeof(GradQMemory<64>) == 35184 && sizeof(GradQMemory<128>) == 67952);
+static_assert(sizeof(GradKeysMemory<64>) == 18952 && sizeof(GradKeysMemory<128>) == 35336);
 
-// Returns the first block of a run.
-__device__ __forceinline__ BlockPlace EnterBlockRun(const PlanView& plan, const KeyBlock& keys, int32_t run) {
-  if (run >= keys.last_run) return {0, run, 0, 0};
+// Returns the first stage of a run.
+__device__ __forceinline__ StagePlace EnterBlockRun(const PlanView& plan, const KeyBlock& keys, int32_t run) {
+  if (run >= keys.last_run) return {0, 0, run, 0, 0};
   const Run blocks = plan.block_runs[run];
-  return {blocks.first, run, blocks.last, blocks.masked};
+  return {blocks.first, 0, run, blocks.last, blocks.masked};
 }
 
-__device__ __forceinline__ BlockPlace NextBlock(const PlanView& plan, const KeyBlock& keys, const BlockPlace& at) {
+__device__ __forceinline__ StagePlace NextStage(const PlanView& plan, const KeyBlock& keys, const StagePlace& at) {
+  if (at.half == 0) return {at.block, 1, at.run, at.run_end, at.masked};
   if (at.block + 1 == at.run_end) return EnterBlockRun(plan, keys, at.run + 1);
-  return {at.block + 1, at.run, at.run_end, at.masked};
+  return {at.block + 1, 0, at.run, at.run_end, at.masked};
 }
 
-// Finds row `local` of a block.
-__device__ __forceinline__ void PlaceRow(BlockRows& to, int local, const BackwardArgs<BFloat16>& a,
+// Finds row `local` of a block, for place `at`.
+template <int kRows>
+__device__ __forceinline__ void PlaceRow(PlacedRows<kRows>& to, int at, int local, const BackwardArgs<BFloat16>& a,
                                          const PlannedSequence& sequence, const RowBlock& block, int kv_head) {
   const Shape& s = a.shape;
   const int64_t row = block.first_row + min(local, block.rows - 1), query = row / s.group;
   const auto entry = static_cast<int32_t>(query * s.heads + kv_head * s.group + row % s.group);
   const auto index = static_cast<int32_t>(sequence.q_offset + query);
   const float lse = a.lse[entry] * static_cast<float>(kLog2E);
-  to.entry[local] = entry;
-  to.query[local] = index;
-  to.position[local] = sequence.positions < 0 ? index : a.plan.integers[sequence.positions + index];
-  to.lse[local] = local < block.rows && lse != -INFINITY ? lse : INFINITY;
-  to.delta[local] = a.delta[entry];
+  to.entry[at] = entry;
+  to.query[at] = index;
+  to.position[at] = sequence.positions < 0 ? index : a.plan.integers[sequence.positions + index];
+  to.lse[at] = local < block.rows && lse != -INFINITY ? lse : INFINITY;
+  to.delta[at] = a.delta[entry];
 }
 
 // Finds key `local` of a tile.
@@ -86,47 +100,49 @@ template <int kWidth>
 struct RowCopy {
   static constexpr int kChunks = kWidth / 8, kStep = kMmaThreads / kChunks, kRowBytes = kWidth * 2;
   static_assert(kStep % 8 == 0);
-  int row, chunk;  // the first row
-  uint32_t place;  // byte in an array of rows
-  uint32_t width;  // bytes of a head
-  bool inside;     // is the chunk part of a head?
+  uint32_t place;   // byte in an array of rows, of the first row
+  uint32_t offset;  // byte in a head
 
-  __device__ explicit RowCopy(const Shape& s)
-      : row(static_cast<int>(threadIdx.x) / kChunks), chunk(static_cast<int>(threadIdx.x) % kChunks) {
+  __device__ RowCopy() {
+    const int row = static_cast<int>(threadIdx.x) / kChunks, chunk = static_cast<int>(threadIdx.x) % kChunks;
     place = static_cast<uint32_t>(row * kRowBytes + (chunk ^ row % 8) * 16);
-    width = static_cast<uint32_t>(s.head_dim * 2);
-    inside = chunk * 8 < s.head_dim;
+    offset = static_cast<uint32_t>(chunk * 16);
   }
 
+  __device__ __forceinline__ static uint32_t HeadBytes(const Shape& s) { return static_cast<uint32_t>(s.head_dim) * 2; }
+
   // Writes zeros past the end of each row.
-  __device__ __forceinline__ void Clear(BFloat16 (&rows)[kTileRows][kWidth]) const {
-    for (int i = 0; i < kTileRows && !inside; i += kStep) {
+  template <int kRows>
+  __device__ __forceinline__ void Clear(const Shape& s, BFloat16 (&rows)[kRows][kWidth]) const {
+    for (int i = 0; i < kRows && offset >= HeadBytes(s); i += kStep) {
       *reinterpret_cast<uint4*>(reinterpret_cast<char*>(rows[i]) + place) = {0, 0, 0, 0};
     }
   }
 
-  // Starts the copy of a block's rows of q or grad_out. Returns before it is done, as does Keys.
-  __device__ __forceinline__ void Rows(const BFloat16* from, const BlockRows& rows,
-                                       BFloat16 (&to)[kTileRows][kWidth]) const {
-    if (!inside) return;
-    const char* const first = reinterpret_cast<const char*>(from) + chunk * 16;
+  // Starts the copy of rows of q or grad_out. Returns before it is done, as does Keys.
+  template <int kRows>
+  __device__ __forceinline__ void Rows(const BFloat16* from, const Shape& s, const PlacedRows<kRows>& rows,
+                                       BFloat16 (&to)[kRows][kWidth]) const {
+    if (offset >= HeadBytes(s)) return;
+    const char* const first = reinterpret_cast<const char*>(from) + offset;
     const uint32_t address = ptx::SharedAddress(to) + place;
 #pragma unroll
-    for (int i = 0; i < kTileRows / kStep; ++i) {
-      const auto at = static_cast<uint32_t>(rows.entry[row + i * kStep]);
-      ptx::CopyAsync(address + i * kStep * kRowBytes, ptx::Offset(first, at, width));
+    for (int i = 0; i < kRows / kStep; ++i) {
+      const auto at = static_cast<uint32_t>(rows.entry[place / kRowBytes + i * kStep]);
+      ptx::CopyAsync(address + i * kStep * kRowBytes, ptx::Offset(first, at, HeadBytes(s)));
     }
   }
 
   // Starts the copy of a tile's keys or values.
   __device__ __forceinline__ void Keys(const BFloat16* from, const Shape& s, int32_t tile, int32_t last, int kv_head,
                                        BFloat16 (&to)[kTileKeys][kWidth]) const {
-    const char* const first = reinterpret_cast<const char*>(from) + kv_head * width +
-                              (inside ? static_cast<uint32_t>(chunk * 16) : width - 16);
-    const uint32_t address = ptx::SharedAddress(to) + place, stride = static_cast<uint32_t>(s.kv_heads) * width;
+    const uint32_t width = HeadBytes(s), stride = static_cast<uint32_t>(s.kv_heads) * width;
+    const char* const first = reinterpret_cast<const char*>(from) + kv_head * width + min(offset, width - 16);
+    const uint32_t address = ptx::SharedAddress(to) + place;
 #pragma unroll
     for (int i = 0; i < kTileKeys / kStep; ++i) {
-      const auto at = static_cast<uint32_t>(min(tile * kTileKeys + row + i * kStep, last));
+      const auto row = static_cast<int32_t>(place / kRowBytes) + i * kStep;
+      const auto at = static_cast<uint32_t>(min(tile * kTileKeys + row, last));
       ptx::CopyAsync(address + i * kStep * kRowBytes, ptx::Offset(first, at, stride));
     }
   }

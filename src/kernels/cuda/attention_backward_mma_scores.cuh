@@ -88,7 +88,7 @@ __device__ __forceinline__ bool Sees(int32_t query, int32_t key, int32_t span, i
 
 // Replaces the probabilities of hidden keys by 0, for a warp's 32 rows and 32 keys.
 template <int kWidth>
-__device__ __forceinline__ void Hide(Fragments<2, 4>& p, const BackwardMemory<kWidth>& m, int parity, int32_t reach) {
+__device__ __forceinline__ void Hide(Fragments<2, 4>& p, const GradQMemory<kWidth>& m, int parity, int32_t reach) {
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
 #pragma unroll
   for (int n = 0; n < 4; ++n) {
@@ -100,7 +100,7 @@ __device__ __forceinline__ void Hide(Fragments<2, 4>& p, const BackwardMemory<kW
       for (int i = 0; i < 4; ++i) {
         const int row = warp / 2 * 32 + i * 8 + lane / 4;
         float& x = p.at[i / 2][n][i % 2 * 2 + j];
-        x = Sees(m.rows[0].query[row], key, span, m.rows[0].position[row] - position, reach) ? x : 0.0f;
+        x = Sees(m.rows.query[row], key, span, m.rows.position[row] - position, reach) ? x : 0.0f;
       }
     }
   }
@@ -108,13 +108,13 @@ __device__ __forceinline__ void Hide(Fragments<2, 4>& p, const BackwardMemory<kW
 
 // Replaces dp by the scores' gradients, and s by the probabilities, for a warp's 32 rows and 32 keys.
 template <int kWidth>
-__device__ __forceinline__ void ScoreGradients(Fragments<2, 4>& dp, Fragments<2, 4>& s, const BackwardMemory<kWidth>& m,
+__device__ __forceinline__ void ScoreGradients(Fragments<2, 4>& dp, Fragments<2, 4>& s, const GradQMemory<kWidth>& m,
                                                int parity, const Shape& shape, float scale) {
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const int first = warp / 2 * 32 + lane / 4;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const float lse = m.rows[0].lse[first + i * 8];
+    const float lse = m.rows.lse[first + i * 8];
 #pragma unroll
     for (int n = 0; n < 8; ++n) {
       float& p = s.at[i / 2][n / 2][i % 2 * 2 + n % 2];
@@ -124,7 +124,7 @@ __device__ __forceinline__ void ScoreGradients(Fragments<2, 4>& dp, Fragments<2,
   if (m.tile[parity].masked != 0) Hide(s, m, parity, Reach(shape.window));
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const float delta = m.rows[0].delta[first + i * 8];
+    const float delta = m.rows.delta[first + i * 8];
 #pragma unroll
     for (int n = 0; n < 8; ++n) {
       float& gradient = dp.at[i / 2][n / 2][i % 2 * 2 + n % 2];
@@ -133,39 +133,64 @@ __device__ __forceinline__ void ScoreGradients(Fragments<2, 4>& dp, Fragments<2,
   }
 }
 
-// The same for the transposes of a warp's 16 keys and 64 rows.
+// Loads 16 rows as left operands.
+template <int kDepth>
+__device__ __forceinline__ void LoadRows(uint32_t (&rows)[kDepth][4], uint32_t at) {
+#pragma unroll
+  for (int depth = 0; depth < kDepth; ++depth) ptx::LoadMatrices(rows[depth], Chunks(at, depth));
+}
+
+// c = a b^T, for 16 loaded rows of a and kN x 8 rows of b.
+template <int kDepth, int kN>
+__device__ __forceinline__ void MultiplyLoaded(Fragments<1, kN>& c, const uint32_t (&a)[kDepth][4], uint32_t b) {
+  c = {};
+#pragma unroll
+  for (int depth = 0; depth < kDepth; ++depth) {
+#pragma unroll
+    for (int n = 0; n < kN / 2; ++n) {
+      uint32_t right[4];
+      ptx::LoadMatrices(right, Chunks(b, depth) + n * 16 * kDepth * 32);
+      ptx::MultiplyAdd(c.at[0][2 * n], a[depth], right[0], right[1]);
+      ptx::MultiplyAdd(c.at[0][2 * n + 1], a[depth], right[2], right[3]);
+    }
+  }
+}
+
+// The same for the transposes of a warp's 16 keys and a stage's rows.
 template <int kWidth>
-__device__ __forceinline__ void Hide(Fragments<1, 8>& p, const BackwardMemory<kWidth>& m, int parity, int32_t reach) {
+__device__ __forceinline__ void Hide(Fragments<1, kStageRows / 8>& p, const GradKeysMemory<kWidth>& m,
+                                     const PlacedRows<kStageRows>& rows, int32_t reach) {
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int column = warp * 16 + half * 8 + lane / 4, key = m.key_block.tile * kTileKeys + column;
-    const int32_t span = m.keys[0].span[column], position = m.keys[0].position[column];
+    const int32_t span = m.keys.span[column], position = m.keys.position[column];
 #pragma unroll
-    for (int n = 0; n < 16; ++n) {
+    for (int n = 0; n < kStageRows / 4; ++n) {
       const int row = n / 2 * 8 + lane % 4 * 2 + n % 2;
       float& x = p.at[0][n / 2][half * 2 + n % 2];
-      x = Sees(m.rows[parity].query[row], key, span, m.rows[parity].position[row] - position, reach) ? x : 0.0f;
+      x = Sees(rows.query[row], key, span, rows.position[row] - position, reach) ? x : 0.0f;
     }
   }
 }
 
 template <int kWidth>
-__device__ __forceinline__ void ScoreGradients(Fragments<1, 8>& dp, Fragments<1, 8>& s, const BackwardMemory<kWidth>& m,
-                                               int parity, const Shape& shape, float scale) {
+__device__ __forceinline__ void ScoreGradients(Fragments<1, kStageRows / 8>& dp, Fragments<1, kStageRows / 8>& s,
+                                               const GradKeysMemory<kWidth>& m, int stage, const Shape& shape,
+                                               float scale) {
   const int first = static_cast<int>(threadIdx.x) % 4 * 2;
-  const BlockRows& rows = m.rows[parity];
+  const PlacedRows<kStageRows>& rows = m.rows[stage];
 #pragma unroll
-  for (int n = 0; n < 8; ++n) {
+  for (int n = 0; n < kStageRows / 8; ++n) {
     const float2 lse = *reinterpret_cast<const float2*>(&rows.lse[n * 8 + first]);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       s.at[0][n][i] = ptx::ApproximateExp2(fmaf(s.at[0][n][i], scale, i % 2 == 0 ? -lse.x : -lse.y));
     }
   }
-  if (m.place[parity].masked != 0) Hide(s, m, parity, Reach(shape.window));
+  if (m.place[stage].masked != 0) Hide(s, m, rows, Reach(shape.window));
 #pragma unroll
-  for (int n = 0; n < 8; ++n) {
+  for (int n = 0; n < kStageRows / 8; ++n) {
     const float2 delta = *reinterpret_cast<const float2*>(&rows.delta[n * 8 + first]);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
