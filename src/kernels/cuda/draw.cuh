@@ -4,7 +4,7 @@
 // entry's upper bound has lost. The others, nearly always one, are compared by the CPU's own arithmetic in fp64
 // (draws/race_time.h).
 //
-// DrawKernel. Grid: x = part of kDrawPart entries, y = row. Most entries are skipped by a single comparison: since
+// DrawKernel. Grid: x = row, y = part of kDrawPart entries. Most entries are skipped by a single comparison: since
 // -ln U > 1 - U, an entry has lost if 1 - U > e^(entry + bound), where `bound` is another entry's upper bound. For the
 // others, a thread computes the time in fp32. It remembers its smallest two, and visits its entries again if both may
 // win. Parts are compared by DrawWinnerKernel. A minimum does not depend on the order, so neither do the results.
@@ -39,7 +39,7 @@ struct DrawPart {
 };
 
 __device__ __forceinline__ DrawPart PlacePart(const DrawArgs& a) {
-  const int64_t row = blockIdx.y, begin = static_cast<int64_t>(blockIdx.x) * kDrawPart;
+  const int64_t row = blockIdx.x, begin = static_cast<int64_t>(blockIdx.y) * kDrawPart;
   return {a.log_weights + row * a.count, inner::Mix64(a.seeds[row]),
           a.cuts == nullptr ? RaceCut{-FLT_MAX, LLONG_MAX} : a.cuts[row], begin, min(begin + kDrawPart, a.count)};
 }
@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(kDrawThreads) DrawKernel(const DrawArgs a) {
   __syncthreads();
   if (warp != 0) return;
   const DrawBest best = WarpBest(m.best[lane % (kDrawThreads / 32)]);
-  if (lane == 0) a.best[blockIdx.y * gridDim.x + blockIdx.x] = best;
+  if (lane == 0) a.best[static_cast<int64_t>(blockIdx.x) * gridDim.y + blockIdx.y] = best;
 }
 
 // Grid: x = row. One warp compares the row's parts.

@@ -8,7 +8,8 @@
 namespace ingot::kernels::cuda {
 
 // Draws from each row as Race does (kernels/draws/race.h). 0 rows = nothing is launched. Returns
-// cudaErrorInvalidConfiguration for more than 65535 rows or an empty row.
+// cudaErrorInvalidConfiguration for empty rows and rows of more than
+// 2^30 entries.
 cudaError_t LaunchDraw(const DrawArgs& args, cudaStream_t stream);
 
 }  // namespace ingot::kernels::cuda

@@ -59,7 +59,7 @@ Drawn Draw(Machine& m, const Rows& rows) {
   args.best = m.Put(std::vector<cuda::DrawBest>(n * args.parts(), {kNan, 7}));
   args.winners = m.Put(std::vector<int64_t>(n, 7));
   args.log_probs = m.Put(std::vector<float>(n, 7));
-  m.Run(kDraw, {{static_cast<unsigned>(args.parts()), static_cast<unsigned>(n), 1}, {256, 1, 1}, 0}, args);
+  m.Run(kDraw, {{static_cast<unsigned>(n), static_cast<unsigned>(args.parts()), 1}, {256, 1, 1}, 0}, args);
   m.Run(kWinner, {{static_cast<unsigned>(n), 1, 1}, {32, 1, 1}, 0}, args);
   return {m.Get(args.winners, n), m.Get(args.log_probs, n)};
 }
