@@ -113,7 +113,7 @@ void ChatCall::Take(const absl::StatusOr<v1::GenerateChunk>& chunk) {
   away_since_.reset();
   engine_error_ = generation_.Append(*chunk, UnixNow());
   if (engine_error_.ok() && generation_.size() > 0 && KeepsVersion()) {
-    setup_.episode->NoteVersion(preferred_, generation_.last_version());
+    setup_.episode->NoteVersion(preferred_, generation_.segment.versions(0).version());
   }
   if (engine_error_.ok() && generation_.finish == v1::FINISH_PAUSED && generation_.size() == generation_.sliced()) {
     engine_error_ = absl::InternalError("the engine paused the call before it sampled an id");
