@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A whole run with device=cuda on the stand-in: whole_run.py BINARY SOURCE_DIR LIBRARIES LIBINGOT_CUDA.
+"""A whole run with device=cuda on the stand-in: whole_run.py BINARY SOURCE_DIR LIBRARIES LIBINGOT_CUDA [DTYPE].
 
 Warm start, episodes of real agents, steps, publication, checkpoints, kill -9 and resume, at a shape that the interpreted kernels finish:
 one layer of width 32. The laws of a run are those of every other test (tests/app/runs/ingot_runs.py). INGOT_STANDIN_STREAMS orders the
@@ -46,6 +46,8 @@ def kill_after_a_step(ingot):
 
 def main():
     binary, source, libraries, library = sys.argv[1:5]
+    if len(sys.argv) > 5:
+        SETTINGS["trainer.dtype"] = sys.argv[5]  # bf16: attention and decode with tensor cores
     os.environ.update(environment(libraries), INGOT_CUDA_LIBRARY=library)
     with tempfile.TemporaryDirectory(prefix="ingot-standin-") as folder:
         ingot = Ingot(binary, source, folder)
