@@ -79,7 +79,7 @@ def a_rank_that_is_killed_or_whose_device_fails(ingot):
     check(re.search(lost, logs_of(ingot, "killed")["trainer"]), f"{logs_of(ingot, 'killed')}")
     check(weights_of(ingot, "killed") == whole, "a killed rank changed the weights")
 
-    os.environ.update(INGOT_STANDIN_FAULT="ecc", INGOT_STANDIN_FAULT_AT="20", INGOT_STANDIN_FAULT_ONCE=f"{ingot.folder}/faulted")
+    os.environ.update(INGOT_STANDIN_FAULT="ecc", INGOT_STANDIN_FAULT_AT="20", INGOT_STANDIN_FAULT_ONCE=f"{ingot.folder}/once")
     output = finish(ingot, start(ingot, "faulted", device="cuda"), "faulted")
     check(re.search(r"trainer(-1)? exited with 76: .*uncorrectable ECC error encountered \(error 214\)", output), output)
     check("all of trainer ended; they are started again together" in output, output)
