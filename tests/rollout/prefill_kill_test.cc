@@ -234,6 +234,7 @@ TEST_F(PrefillKillTest, EveryCallEndsRight) {
       prefiller.Kill();
       prefiller.Start();
     });
+    prefiller.AwaitIdle();
     const int64_t fetched = decoder.AwaitIdle().kv_store().fetched_tokens();
     Round([] {});
     pulled += decoder.AwaitIdle().kv_store().fetched_tokens() - fetched;
@@ -242,6 +243,7 @@ TEST_F(PrefillKillTest, EveryCallEndsRight) {
       decoder.Start();
     });
     prefiller.AwaitIdle();
+    decoder.AwaitIdle();
   }
   std::printf("%d kills of each engine: %d calls repeated, %lld tokens pulled between kills, longest call %lld ms\n",
               kills, repeated_, static_cast<long long>(pulled), static_cast<long long>(longest_.count()));
