@@ -153,7 +153,8 @@ TEST_P(MtpRunnerTest, DraftsChangeNoBit) {
     EXPECT_TRUE(engine->Update(*weights::Encode(nullptr, *WeightsOf(model, 2, false), false)).ok());
     const auto later = Outcomes(*engine, Requests(model.folder.config.vocab_size));
     outcomes.insert(outcomes.end(), later.begin(), later.end());
-    for (const v1::DrafterStatus& drafter : engine->Status()->drafters()) {
+    const v1::EngineStatusResponse status = *engine->Status();
+    for (const v1::DrafterStatus& drafter : status.drafters()) {
       *accepted += drafter.accepted();
       EXPECT_GT(drafter.drafted(), 100) << drafter.name();
     }
