@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "model/parameters.h"
 #include "model/safetensors_format.h"
+#include "model/torch_error.h"
 
 namespace ingot::model {
 namespace {
@@ -57,7 +58,7 @@ absl::Status SaveSafetensors(const std::string& path, const std::map<std::string
       return absl::OkStatus();
     });
   } catch (const std::exception& error) {
-    return absl::InternalError(absl::StrCat(path, ": ", error.what()));
+    return base::Annotate(FromTorchException(error, "end other processes"), path);
   }
 }
 

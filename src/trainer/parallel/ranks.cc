@@ -171,6 +171,8 @@ absl::Status Ranks::Wait(const char* what, c10d::Work& work, bool on_device) {
   try {
     std::rethrow_exception(work.exception());
   } catch (const std::exception& error) {
+    const absl::Status own = model::FromTorchException(error, kMemoryAdvice);
+    if (base::IsDeviceFailure(own)) return Break(base::Annotate(own, what));
     // A connection fails before Liveness has detected which rank is lost.
     return Break(RankLost(absl::StrCat(what, ": rank ", rank(), " lost another rank: ", error.what())));
   }
@@ -185,10 +187,8 @@ absl::Status Ranks::Exchange(const char* what, const at::Tensor& tensor, Start s
                 " among ranks that joined without devices");
     const c10::intrusive_ptr<c10d::Work> work = start(on_device ? *device_group_.backend : *group_.backend);
     return Wait(what, *work, on_device);
-  } catch (const c10::Error& error) {
-    return Break(absl::InternalError(absl::StrCat(what, ": ", error.what_without_backtrace())));
   } catch (const std::exception& error) {
-    return Break(absl::InternalError(absl::StrCat(what, ": ", error.what())));
+    return Break(base::Annotate(model::FromTorchException(error, kMemoryAdvice), what));
   }
 }
 
