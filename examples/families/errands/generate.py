@@ -12,7 +12,7 @@ takes 3, so only two fit. The warm-start conversations assign all look-ups at on
 first two, one after another, in the others, so imitating them takes 6.2 critical steps. As many conversations have the
 prompt "all k m z" and always assign all at once: they teach to write several calls and words. Others are a sub-agent's,
 because the sub-agents use the warm-started model. easy.jsonl has look-ups of sub-agents, for agents/tool_agent.py, and
-prompts with "all". Every other conversation is an echo.
+prompts with "all".
 """
 import pathlib
 import sys
@@ -72,9 +72,8 @@ def orchestrator(rng, verb, parallel):
 
 def conversations(rng, i):
     if i % 4 == 3:
-        return [sub_agent(rng), family.echo(rng)]
-    made = orchestrator(rng, "all", True) if i % 4 == 2 else orchestrator(rng, "do", i // 4 % family.CHOICES == 0)
-    return [made, family.echo(rng)]
+        return [sub_agent(rng)]
+    return [orchestrator(rng, "all", True) if i % 4 == 2 else orchestrator(rng, "do", i // 4 % family.CHOICES == 0)]
 
 
 if __name__ == "__main__":
