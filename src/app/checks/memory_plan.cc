@@ -23,7 +23,7 @@ constexpr int64_t kContextBytes = int64_t{512} << 20;
 // aten/src/ATen/cuda/CublasHandlePool.cpp).
 constexpr int64_t kWorkspaceBytes = int64_t{32} << 20;
 // torch's caching allocator takes segments of 2 MiB, 20 MiB, or a multiple of 2 MiB (c10/core/AllocatorConfig.h). The
-// share is what stays unused between tensors of different sizes, and was chosen for the runs of tests/standin/one_card.py.
+// share, which stays unused between tensors of different sizes, is an estimate that no run has measured.
 constexpr int64_t kSegmentBytes = int64_t{44} << 20;
 constexpr double kUnusedShare = 0.05;
 
