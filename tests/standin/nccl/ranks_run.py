@@ -98,7 +98,7 @@ def weights_go_to_the_engines(ingot):
     os.kill(role_process(launch, "rollout-1"), 9)
     finish_launched(ingot, launch, "sent", 4)
     logs = logs_of(ingot, "sent")
-    for role, rank in (("trainer", 0), ("rollout", 1), ("rollout-1", 2)):
+    for role, rank in (("trainer", 0), ("rollout-0", 1), ("rollout-1", 2)):
         check(f"NCCL rank {rank} of 3" in logs[role], f"{role} was not rank {rank}: {logs[role]}")
     check("to each engine directly until a new broadcast group forms" in logs["trainer"], f"the loss of an engine: {logs['trainer']}")
 
