@@ -260,12 +260,18 @@ void UpdateMtpCopies(const ModelConfig& config, const Parameters& policy, MtpTen
   if (tensors->empty()) return;
   const int64_t layers = LayersIn(config, *tensors);
   const char* const embedding = "model.embed_tokens.weight";
-  for (auto& [name, tensor] : *tensors) {
-    const Copy copy = CopyOf(config, layers, name);
+  for (auto at = tensors->begin(); at != tensors->end();) {
+    const auto named = at++;
+    const Copy copy = CopyOf(config, layers, named->first);
     if (copy == Copy::kNone) continue;
     const bool head = copy == Copy::kHead && !config.tie_word_embeddings;
     const auto found = policy.tensors().find(head ? "lm_head.weight" : embedding);
-    if (found != policy.tensors().end() && found->second.defined()) tensor = found->second.detach();
+    if (found == policy.tensors().end() || !found->second.defined()) continue;
+    if (found->second.storage().nbytes() > 0) {
+      named->second = found->second.detach();
+    } else {
+      tensors->erase(named);  // another rank has the parameter
+    }
   }
 }
 

@@ -85,7 +85,8 @@ absl::StatusOr<MtpTensors> ReadMtpHead(const std::string& dir, const ModelConfig
 absl::StatusOr<MtpTensors> ReadMtpHeadOrWarn(const std::string& dir, const ModelConfig& config);
 
 // For writing a model folder: call both functions, and save the tensors in the same file or files as the parameters.
-// Replaces the copies of the policy's embedding and head by its current tensors. Other programs read these copies.
+// Replaces the copies of the policy's embedding and head by its current tensors, and removes those of parameters that
+// another rank has (trainer.sharding). Other programs read these copies.
 void UpdateMtpCopies(const ModelConfig& config, const Parameters& policy, MtpTensors* tensors);
 // Adds the number of prediction layers in `tensors` to DIR/config.json.
 absl::Status AddMtpToConfig(const std::string& dir, const ModelConfig& config, const MtpTensors& tensors);

@@ -33,7 +33,7 @@ std::optional<double> RecomputeShare(const v1::EpisodeTree& tree) {
   for (const v1::Call& call : tree.calls()) by_id[call.call_id()] = &call;
   double prompt = 0, recomputed = 0;
   for (const v1::Call& call : tree.calls()) {
-    if (call.encoded()) continue;
+    if (call.encoded() || call.weights() != v1::WEIGHTS_FOLLOW) continue;
     prompt += static_cast<double>(call.context_tokens());
     const auto parent = by_id.find(call.parent_call_id());
     if (!call.has_continued_segments() || parent == by_id.end()) continue;

@@ -168,7 +168,12 @@ absl::Status Trainer::StartDraft(const model::DraftTensors& tensors, const std::
 absl::Status Trainer::StartMtp(const std::string& dir) {
   if (dir.empty() || !Leads(ranks_)) return absl::OkStatus();
   INGOT_ASSIGN_OR_RETURN(mtp_, model::ReadMtpHeadOrWarn(dir, policy_.config()));
-  if (draft_ == nullptr && ranks_ == nullptr) policy_.Carry(model::MtpDraft(policy_.config(), mtp_));
+  if (draft_ != nullptr || mtp_.empty()) return absl::OkStatus();
+  if (ranks_ == nullptr) {
+    policy_.Carry(model::MtpDraft(policy_.config(), mtp_));
+  } else {
+    INGOT_LOG(warn, "engines do not draft with the model's prediction layers, because there are several trainer ranks");
+  }
   return absl::OkStatus();
 }
 

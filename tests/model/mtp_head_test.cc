@@ -219,6 +219,21 @@ TEST(MtpTest, CopiesFollowThePolicy) {
   EXPECT_TRUE(MtpHead::Create(tensors, policy).ok());
 }
 
+// As in a layer-sharded trainer, which keeps a dropped parameter's shape but not its bytes.
+TEST(MtpTest, ACopyOfAParameterThatAnotherRankHasIsLeftOut) {
+  const MtpFolder folder("deepseek_v3");
+  ModelFolder model = folder.Load();
+  MtpTensors tensors = folder.published;
+  const std::string embedding = "model.layers.3.embed_tokens.weight", head = "model.layers.3.shared_head.head.weight";
+  tensors[embedding] = tensors[head] = at::zeros({64, 16});
+  at::Tensor dropped = model.parameters.at("lm_head.weight").clone();
+  dropped.storage().set_nbytes(0);
+  model.parameters.tensors()["lm_head.weight"] = dropped;
+  UpdateMtpCopies(model.config, model.parameters, &tensors);
+  EXPECT_TRUE(tensors.contains(embedding));
+  EXPECT_FALSE(tensors.contains(head));
+}
+
 TEST(MtpTest, RandomLayersAreAHead) {
   for (const char* name : {"deepseek_v3", "glm4_moe", "qwen3_next"}) {
     const ModelFolder model = *LoadModelDir(FolderOf(name));

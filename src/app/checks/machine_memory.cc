@@ -55,9 +55,18 @@ absl::StatusOr<std::vector<std::vector<RoleProcess>>> ProcessesOfGpus(const RunC
   return all;
 }
 
+absl::StatusOr<std::vector<std::vector<RoleProcess>>> OnOneGpu(const RunConfig& config) {
+  return std::vector<std::vector<RoleProcess>>{ProcessesOfTrain(config)};
+}
+
+// Returns how many versions before the newest an engine keeps.
+int EarlierVersions(const RunConfig& config) {
+  return config.rollout.episode_version == rollout::EpisodeVersion::kPinned ? config.rollout.episode_versions : 0;
+}
+
 // Returns the versions that an engine has loaded at once.
 int VersionsOf(const RunConfig& config) {
-  int versions = 2;
+  int versions = 2 + EarlierVersions(config);
   for (const gateway::ModelOptions& model : config.gateway.models) {
     versions += model.weights == gateway::ModelWeights::kPinned ? 1 : 0;
   }
@@ -80,7 +89,7 @@ MachineNeed NeedOfRoles(const RunConfig& config, const model::ModelConfig& shape
   MachineNeed need;
   const trainer::TrainerBytes trainer = trainer::LeastBytes(config.trainer, shape, config.cluster.trainer_ranks);
   need.cache = rollout::CacheBytes(shape, config.rollout);
-  need.versions = 2 * trainer.version;
+  need.versions = (2 + EarlierVersions(config)) * trainer.version;
   for (const RoleProcess& process : roles) {
     if (process.role == "rollout") {
       ++need.engines;
@@ -105,7 +114,7 @@ absl::Status CheckMachineHolds(const MachineNeed& need, int64_t available, const
     advice = "trainer.micro_batch_tokens, or choose a smaller model";
   }
   if (need.engines > 0) {
-    absl::StrAppendFormat(&parts, "%s%d engine%s of %.3g GB (KV cache %.3g GB, two versions %.3g GB)",
+    absl::StrAppendFormat(&parts, "%s%d engine%s of %.3g GB (KV cache %.3g GB, versions %.3g GB)",
                           parts.empty() ? "" : ", ", need.engines, need.engines > 1 ? "s" : "",
                           gb(need.cache + need.versions), gb(need.cache), gb(need.versions));
     if (need.kept > 0) absl::StrAppendFormat(&parts, ", KV for other engines %.3g GB", gb(need.kept));
@@ -135,6 +144,7 @@ absl::Status CheckDevicesHold(const RunConfig& config, const model::ModelConfig&
 absl::Status CheckHeldHere(const RunConfig& config, const model::ModelConfig& shape, std::span<const RoleProcess> roles,
                            const std::string& machine) {
   INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, OpenDevice(config.device));
+  INGOT_RETURN_IF_ERROR(shape.CheckDevice(device.torch_name));
   const auto check = [&] {
     if (device.torch_name == "cpu") {
       return CheckMachineHolds(NeedOfRoles(config, shape, roles), base::MachineMemoryLeft(""), config, machine);

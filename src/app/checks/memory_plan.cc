@@ -184,8 +184,8 @@ class Search {
   }
 
   bool TryMicroBatches(const Change& change) {
-    constexpr int64_t kLeast = 256;
-    for (int64_t tokens = change.work.trainer.micro_batch_tokens / 2; tokens >= kLeast; tokens /= 2) {
+    const int64_t least = std::max<int64_t>(256, change.work.context / 256);  // planning time grows with the parts
+    for (int64_t tokens = change.work.trainer.micro_batch_tokens / 2; tokens >= least; tokens /= 2) {
       if (TryOrShrinkCache(MicroBatch(change, tokens))) return true;
     }
     return false;

@@ -200,9 +200,11 @@ absl::StatusOr<std::optional<Supervisor::Ending>> Supervisor::Tend(Role& role, c
   const pid_t ended = waitpid(role.pid, &wait_status, WNOHANG);
   if (ended == 0 || (ended < 0 && errno == EINTR)) return std::nullopt;
   role.pid = -1;
-  if (options_.clock->Now() - role.started >= options_.forget_after) role.restarts = 0;
   const bool exited = WIFEXITED(wait_status);
   const int code = exited ? WEXITSTATUS(wait_status) : -1;
+  // A kernel that fails at the same step after each restart may take longer than that to reach it.
+  const bool long_ago = options_.clock->Now() - role.started >= options_.forget_after;
+  if (long_ago && code != kDeviceFailedExit) role.restarts = 0;
   const bool left_alone = !role.spec.group.empty() && code == kGroupLostExit;
   const bool crashed = !exited || IsCrash(code);
   if (!crashed && code != 0 && code != kGroupLostExit) HoldIfObstructed(role);

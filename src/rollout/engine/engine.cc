@@ -183,7 +183,7 @@ absl::Status Engine::Enqueue(std::unique_ptr<Sequence> sequence) {
   if (sequence->pinned_version >= 0) {
     INGOT_ASSIGN_OR_RETURN(sequence->pinned, versions_.Pin(sequence->pinned_version));
   }
-  if (sequence->preferred_version >= sequence->min_version) {
+  if (sequence->preferred_version >= 0 && sequence->preferred_version >= sequence->min_version) {
     sequence->pinned = versions_.Prefer(sequence->preferred_version);
   }
   INGOT_RETURN_IF_ERROR(CheckMinVersion(*sequence, versions_.newest().version.get()));

@@ -484,8 +484,8 @@ void EngineCore::FailPass(const absl::Status& error, std::vector<Emission>* out)
   INGOT_LOG(error, "rollout: a forward pass of {} requests failed: {}", batch_sequences_.size(),
             std::string(error.message()));
   NoteFailedPass(error);
-  // Other engines can continue the requests of an engine that is lost.
-  const absl::Status failed = fault_.ok()
+  // Other engines can continue the requests of an engine that is lost, or whose passes all fail.
+  const absl::Status failed = fault_.ok() && failed_passes_ < kMinFailedPasses
                                   ? base::Annotate(error, "the engine's forward pass failed")
                                   : absl::UnavailableError(absl::StrCat("the engine failed: ", error.message()));
   for (Sequence* sequence : batch_sequences_) {

@@ -35,6 +35,11 @@ class MtpRunner {
   // state [rows, hidden_size] -> [rows, hidden_size]. REQUIRES: the batch has positions and block tables.
   at::Tensor Draft(const model::MtpHead& head, const DraftBatch& batch, const at::Tensor& state);
 
+  // Frees the memory, for example after an error.
+  void Drop() {
+    cache_.reset();
+    hidden_ = at::Tensor();
+  }
   // Lets go of the memory and returns its number of bytes.
   int64_t Release();
 

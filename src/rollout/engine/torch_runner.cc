@@ -220,6 +220,7 @@ class TorchRunner final : public ModelRunner {
       mtp_.Follow(*runnable.mtp_head, batch, hidden);
     } catch (const std::exception& error) {
       speculates_ = false;
+      mtp_.Drop();
       INGOT_LOG(warn, "rollout: the model's prediction layer failed and is not used again: {}",
                 std::string(FromTorchException(error, "the prediction layer").message()));
     }

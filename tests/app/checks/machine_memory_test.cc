@@ -50,6 +50,27 @@ TEST(MachineMemory, AddsUpTheEnginesAndRanksOfAMachine) {
   EXPECT_LT(part.trainer, need.trainer);
 }
 
+TEST(MachineMemory, CountsTheVersionsThatPinnedEpisodesUse) {
+  RunConfig config = Config(1, 1);
+  const int64_t follow = NeedOfRoles(config, Shape(), AllRoles(config)).versions;
+  config.rollout.episode_version = rollout::EpisodeVersion::kPinned;
+  config.rollout.episode_versions = 3;
+  EXPECT_EQ(NeedOfRoles(config, Shape(), AllRoles(config)).versions, follow / 2 * (2 + 3));
+}
+
+TEST(MachineMemory, CountsTheKvThatEnginesKeepForOthers) {
+  RunConfig config = Config(3, 1);
+  const int64_t without = NeedOfRoles(config, Shape(), AllRoles(config)).total();
+  config.rollout.kv_store.path = "memory://";
+  config.rollout.router.prefill_engines = 2;
+  const MachineNeed need = NeedOfRoles(config, Shape(), AllRoles(config));
+  EXPECT_EQ(need.total(), without + 2 * need.cache) << "at most as large as a KV cache";
+  config.rollout.kv_store.max_bytes = 100;
+  EXPECT_EQ(NeedOfRoles(config, Shape(), AllRoles(config)).total(), without + 200);
+  EXPECT_THAT(std::string(CheckMachineHolds(need, without, config, "here").message()),
+              HasSubstr("KV for other engines"));
+}
+
 // Each engine fits alone. The two do not.
 TEST(MachineMemory, RejectsWhatDoesNotFitTogetherWithTheNumbers) {
   const RunConfig config = Config(2, 1);

@@ -1,5 +1,6 @@
 #include "app/commands/model/model_info.h"
 
+#include <algorithm>
 #include <span>
 #include <utility>
 #include <vector>
@@ -69,7 +70,8 @@ GpuWork PlannedWork(const ModelArgs& args, const model::ModelConfig& config) {
   work.rollout.kv_cache_tokens = args.kv_cache_tokens;
   work.ranks = args.ranks;
   work.processes = args.ranks > 1 ? 2 : 1;
-  work.context = args.context_length > 0 ? args.context_length : config.max_position_embeddings;
+  work.context = config.max_position_embeddings;
+  if (args.context_length > 0) work.context = std::min<int64_t>(args.context_length, work.context);
   return work;
 }
 
