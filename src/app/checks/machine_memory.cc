@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <map>
 #include <thread>
 #include <utility>
@@ -17,6 +18,19 @@
 
 namespace ingot::app {
 namespace {
+
+using RolesByDevice = std::map<int, std::vector<RoleProcess>>;
+
+// Leaves out the roles that do not compute on the run's devices.
+RolesByDevice ByDevice(const RunConfig& config, std::span<const RoleProcess> roles, int devices) {
+  RolesByDevice sharing;
+  for (const RoleProcess& process : roles) {
+    const bool engine = process.role == "rollout" && !config.has_external_engine();
+    if (process.role != "trainer" && !engine) continue;
+    sharing[DevicePlaceOf(config, process) % devices].push_back(process);
+  }
+  return sharing;
+}
 
 // Returns the computing processes of a run in one process.
 std::vector<RoleProcess> ProcessesOfTrain(const RunConfig& config) {
@@ -38,19 +52,13 @@ absl::StatusOr<std::vector<std::vector<RoleProcess>>> ProcessesOfMachines(const 
   return machines;
 }
 
-// Returns the processes of each GPU, assigned as in OpenDevice's `place` (app/roles/run_role.cc). 0 GPUs = one for each
-// process.
+// Returns the processes of each GPU. 0 GPUs = one for each process.
 absl::StatusOr<std::vector<std::vector<RoleProcess>>> ProcessesOfGpus(const RunConfig& config, int gpus) {
   INGOT_ASSIGN_OR_RETURN(const auto machines, ProcessesOfMachines(config));
   std::vector<std::vector<RoleProcess>> all;
   for (const std::vector<RoleProcess>& machine : machines) {
-    std::map<int, std::vector<RoleProcess>> here;
-    for (const RoleProcess& process : machine) {
-      if (process.role != "trainer" && process.role != "rollout") continue;
-      const int place = process.role == "trainer" ? process.index : config.cluster.trainer_ranks + process.index;
-      here[gpus == 0 ? place : place % gpus].push_back(process);
-    }
-    for (auto& [place, processes] : here) all.push_back(std::move(processes));
+    const int devices = gpus > 0 ? gpus : std::numeric_limits<int>::max();
+    for (auto& [device, processes] : ByDevice(config, machine, devices)) all.push_back(processes);
   }
   return all;
 }
@@ -136,7 +144,8 @@ absl::Status CheckDevicesHold(const RunConfig& config, const model::ModelConfig&
     const std::optional<int64_t> bytes = available(device);
     if (!bytes.has_value()) continue;
     const std::string name = absl::StrCat("GPU ", device, " of ", machine);
-    INGOT_RETURN_IF_ERROR(CheckMachineHolds(NeedOnDevice(config, shape, sharing), *bytes, config, name));
+    const GpuWork work = GpuWorkOf(config, shape, sharing, /*one_process=*/false);
+    INGOT_RETURN_IF_ERROR(CheckPlan(work, PlanMemory(work, *bytes), name, Overhead::kAll));
   }
   return absl::OkStatus();
 }
@@ -174,10 +183,13 @@ GpuWork GpuWorkOf(const RunConfig& config, const model::ModelConfig& shape, std:
                      ? std::min<int64_t>(config.rollout.context_length, shape.max_position_embeddings)
                      : shape.max_position_embeddings;
   for (const RoleProcess& process : processes) {
-    if (process.role == "trainer" && (work.rank < 0 || process.index == 0)) work.rank = process.index;
+    if (process.role == "trainer") {
+      work.ranks_here = work.rank < 0 ? 1 : work.ranks_here + 1;
+      work.rank = work.rank < 0 ? process.index : std::min(work.rank, process.index);
+    }
     if (process.role == "rollout" && !config.has_external_engine()) ++work.engines;
   }
-  work.processes = one_process ? 1 : static_cast<int>(processes.size());
+  work.processes = one_process ? 1 : (work.rank < 0 ? 0 : work.ranks_here) + work.engines;
   return work;
 }
 
@@ -199,14 +211,10 @@ absl::StatusOr<GpuPlan> PlanOnDevice(const RunConfig& config, const model::Model
 absl::StatusOr<std::vector<GpuPlan>> PlanOnGpus(const RunConfig& config, const model::ModelConfig& shape,
                                                 const GpuMachine& gpus, bool one_process) {
   INGOT_RETURN_IF_ERROR(shape.CheckDevice("cuda:0"));
-  std::vector<std::vector<RoleProcess>> each = {ProcessesOfTrain(config)};
-  if (!one_process) {
-    INGOT_ASSIGN_OR_RETURN(each, ProcessesOfGpus(config, gpus.count));
-  }
+  INGOT_ASSIGN_OR_RETURN(const auto all, one_process ? OnOneGpu(config) : ProcessesOfGpus(config, gpus.count));
   std::vector<GpuPlan> plans;
-  for (const std::vector<RoleProcess>& processes : each) {
+  for (const std::vector<RoleProcess>& processes : all) {
     const GpuWork work = GpuWorkOf(config, shape, processes, one_process);
-    if (work.rank < 0 && work.engines == 0) continue;
     std::string what = Describe(work);
     if (std::ranges::any_of(plans, [&](const GpuPlan& plan) { return plan.what == what; })) continue;
     plans.push_back({what, PlanMemory(work, gpus.card_bytes)});

@@ -38,8 +38,8 @@ MachineNeed NeedOfRoles(const RunConfig& config, const model::ModelConfig& shape
 absl::Status CheckMachineHolds(const MachineNeed& need, int64_t available, const RunConfig& config,
                                const std::string& machine);
 
-// Returns RESOURCE_EXHAUSTED if the roles that share one of the machine's devices certainly allocate more there than
-// `available` returns for that device (nullopt = unknown). Pure.
+// Returns RESOURCE_EXHAUSTED if the plan for the roles that share one of the machine's devices needs more than `available`
+// returns for that device (nullopt = unknown). Pure.
 using DeviceBytes = std::function<std::optional<int64_t>(int device)>;
 absl::Status CheckDevicesHold(const RunConfig& config, const model::ModelConfig& shape,
                               std::span<const RoleProcess> roles, int devices, const DeviceBytes& available,

@@ -54,12 +54,13 @@ std::vector<MemoryPlan::Row> TrainerRows(const GpuWork& work) {
   std::optional<trainer::RankPlace> place;
   if (work.ranks > 1) place = trainer::RankPlace{work.rank, work.ranks};
   const trainer::MemoryNeed need = trainer::PredictDeviceMemory(work.trainer, work.shape, place, work.context);
-  return {{"trainer: weights", need.weights},
-          {"trainer: masters and moments", need.optimizer},
-          {"trainer: reference policy and trust region", need.copies},
-          {"trainer: gradients", need.gradients},
-          {"trainer: activations", need.waiting + need.running},
-          {"trainer: workspace", need.transient}};
+  const int64_t ranks = work.ranks_here;
+  return {{"trainer: weights", ranks * need.weights},
+          {"trainer: masters and moments", ranks * need.optimizer},
+          {"trainer: reference policy and trust region", ranks * need.copies},
+          {"trainer: gradients", ranks * need.gradients},
+          {"trainer: activations", ranks * (need.waiting + need.running)},
+          {"trainer: workspace", ranks * need.transient}};
 }
 
 std::vector<MemoryPlan::Row> EngineRows(const GpuWork& work) {
@@ -223,7 +224,7 @@ MemoryPlan PlanMemory(const GpuWork& work, int64_t available, Overhead overhead)
   plan.available = available;
   Append(TrainerRows(work), plan.rows);
   Append(EngineRows(work), plan.rows);
-  const int threads = (work.rank < 0 ? 0 : 1) + work.engines;
+  const int threads = (work.rank < 0 ? 0 : work.ranks_here) + work.engines;
   const int64_t unused = Unused(plan.total());
   Append({{"CUDA context", overhead == Overhead::kAll ? work.processes * kContextBytes : 0},
           {"cuBLAS workspaces", threads * kWorkspaceBytes},

@@ -26,7 +26,8 @@ struct GpuWork {
   trainer::TrainerOptions trainer;
   rollout::EngineOptions rollout;
   int ranks = 1;        // trainer ranks of the run
-  int rank = 0;         // the rank on this GPU; -1 = none
+  int rank = 0;         // the first rank on this GPU; -1 = none
+  int ranks_here = 1;   // ranks on this GPU, each counted like the first
   int engines = 1;      // rollout engines on this GPU
   int versions = 2;     // versions that an engine has loaded at once: 2 during an update, and the retained ones
   int64_t context = 0;  // maximum length of a sequence in tokens; 0 = at most a micro-batch

@@ -114,12 +114,12 @@ std::tuple<at::Tensor, at::Tensor> Forward(const at::Tensor& q_in, const at::Ten
       const size_t others = PartitionDecodes<T>(shape, batch.sequences);
       const std::span<const AttentionSequence> all = batch.sequences;
       if constexpr (std::is_same_v<T, BFloat16>) {
-        if (others < all.size()) DecodeOnCuda(shape, all.subspan(others), q, k, v, sinks, out, lse);
+        if (others < all.size()) DecodeOnCuda(shape, all.subspan(others), q, k, v, sinks, out, lse, plans);
       }
       if (others == 0) return;
-      const DevicePlan plan({shape.heads, shape.kv_heads, shape.head_dim, scale, window}, all.first(others),
-                            shape.page_size, false, cuda::ForwardBlockRows<T>(shape), q);
-      const cuda::ForwardArgs<T> args{shape,      plan.view,        Read<T>(q),    Read<T>(k),
+      const auto plan = PlanOf(plans, {shape.heads, shape.kv_heads, shape.head_dim, scale, window}, all.first(others),
+                               shape.page_size, false, cuda::ForwardBlockRows<T>(shape), 0, q, k);
+      const cuda::ForwardArgs<T> args{shape,      plan->view,       Read<T>(q),    Read<T>(k),
                                       Read<T>(v), Read<Acc>(sinks), Write<T>(out), Write<Acc>(lse)};
       C10_CUDA_CHECK(cuda::LaunchForward(args, std::ssize(plan->plan.blocks()), c10::cuda::getCurrentCUDAStream()));
     });

@@ -81,6 +81,7 @@ std::span<std::byte> PagedCache::Block(size_t plane, int32_t block) {
 
 void PagedCache::Begin(const ForwardBatch& batch) {
   batch_ = &batch;
+  plans_ = c10::make_intrusive<kernels::AttentionPlans>();
   if (!pages().is_cpu()) slots_ = View(batch.slots).to(pages().device());
   if (recurs_) PlanStates();
 }
@@ -97,7 +98,7 @@ at::Tensor PagedCache::Attend(int64_t layer, const model::AttentionInput& input)
   if (query.stride(2) != 1 || query.stride(1) != query.size(2)) query = query.contiguous();
   const at::Tensor out = at::empty(query.sizes(), query.options(), at::MemoryFormat::Contiguous);
   kernels::PagedTreeAttention(query, k_[layer], v_[layer], batch_->sequences, input.spec.scale, out, input.sinks,
-                              input.spec.window, input.spec.soft_cap);
+                              input.spec.window, input.spec.soft_cap, plans_);
   return out.to(dtype);
 }
 

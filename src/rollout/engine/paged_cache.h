@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/torch/attention_plans.h"
 #include "kernels/torch/gated_delta.h"
 #include "model/attention_backend.h"
 #include "model/config.h"
@@ -93,7 +94,8 @@ class PagedCache final : public model::AttentionBackend, public KvPages {
   std::vector<at::Tensor> k_, v_;
   std::vector<kernels::DeltaStates> states_;  // for recurrent layers, by block
   const ForwardBatch* batch_ = nullptr;
-  at::Tensor slots_;  // on the device; unused on the CPU
+  c10::intrusive_ptr<kernels::AttentionPlans> plans_;  // of the batch
+  at::Tensor slots_;                                   // on the device; unused on the CPU
   std::vector<int32_t> parents_;
   std::vector<kernels::KeptState> kept_;
   bool used_ = false;

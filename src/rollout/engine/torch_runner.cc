@@ -27,6 +27,7 @@
 #include "model/draft_head.h"
 #include "model/mtp_head.h"
 #include "model/transformer.h"
+#include "rollout/engine/engine_memory.h"
 #include "rollout/engine/mtp_runner.h"
 #include "rollout/engine/paged_cache.h"
 #include "rollout/engine/torch_error.h"
@@ -207,11 +208,10 @@ class TorchRunner final : public ModelRunner {
   }
 
  private:
-  // A tensor's bytes on the device. Versions share the tensors that they have in common, such as an adapter's base.
-  struct Uploaded {
-    uint64_t checksum = 0;
-    c10::weak_intrusive_ptr<at::TensorImpl, c10::UndefinedTensorImpl> tensor;
-  };
+  static bool Uses(const EngineOptions& options, std::string_view drafter) {
+    const std::vector<std::string>& all = options.speculation.drafters;
+    return std::find(all.begin(), all.end(), drafter) != all.end();
+  }
 
   // Drafts cannot change a result, so an error only ends the drafts.
   void FollowMtp(const RunnableTransformer& runnable, const ForwardBatch& batch, const at::Tensor& hidden) {
@@ -224,6 +224,31 @@ class TorchRunner final : public ModelRunner {
       INGOT_LOG(warn, "rollout: the model's prediction layer failed and is not used again: {}",
                 std::string(FromTorchException(error, "the prediction layer").message()));
     }
+  }
+
+  // A tensor's bytes on the device. Versions share the tensors that they have in common, such as an adapter's base.
+  struct Uploaded {
+    uint64_t checksum = 0;
+    c10::weak_intrusive_ptr<at::TensorImpl, c10::UndefinedTensorImpl> tensor;
+  };
+
+  // Returns a view of the tensor on the CPU, and its bytes on other devices.
+  at::Tensor OnDevice(const weights::TensorView& view, at::ScalarType dtype) {
+    auto* bytes = const_cast<std::byte*>(view.bytes.data());  // torch cannot view constant memory
+    const at::Tensor host = at::from_blob(bytes, view.shape, at::TensorOptions().dtype(dtype));
+    if (device_.is_cpu()) return host;
+    base::MutexLock lock(mu_);
+    const auto found = uploaded_.find(view.name);
+    if (found != uploaded_.end() && found->second.checksum == view.checksum) {
+      const at::Tensor shared(found->second.tensor.lock());
+      if (shared.defined() && shared.scalar_type() == dtype && shared.sizes() == at::IntArrayRef(view.shape)) {
+        return shared;
+      }
+    }
+    at::Tensor tensor = host.to(device_);
+    uploaded_.insert_or_assign(
+        view.name, Uploaded{view.checksum, c10::weak_intrusive_ptr<at::TensorImpl>(tensor.getIntrusivePtr())});
+    return tensor;
   }
 
   // Returns the hidden states that the batch's rows read.

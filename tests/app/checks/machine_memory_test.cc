@@ -90,10 +90,13 @@ TEST(MachineMemory, RejectsWhatDoesNotFitTogetherWithTheNumbers) {
 TEST(MachineMemory, AddsUpTheRolesThatShareAGpu) {
   const RunConfig config = Config(3, 2);
   const std::vector<RoleProcess> roles = AllRoles(config);
-  const MachineNeed engine = NeedOfRoles(config, Shape(), std::vector<RoleProcess>{{"rollout", 0}});
-  const std::vector<int64_t> ranks = trainer::LeastBytes(config.trainer, Shape(), 2).on_devices;
-  ASSERT_EQ(ranks.size(), 2u);
-  std::vector<int64_t> gpus = {ranks[0] + engine.total(), ranks[1] + engine.total(), engine.total()};
+  const auto planned = [&](std::vector<RoleProcess> processes) {
+    return PlanMemory(GpuWorkOf(config, Shape(), processes, /*one_process=*/false), 0).total();
+  };
+  const int64_t engine = planned({{"rollout", 0}});
+  std::vector<int64_t> gpus = {planned({{"trainer", 0}, {"rollout", 1}}), planned({{"trainer", 1}, {"rollout", 2}}),
+                               engine};
+  EXPECT_GT(gpus[0], engine);
   const auto check = [&](const RunConfig& run) {
     const auto available = [&](int gpu) { return std::optional(gpus[static_cast<size_t>(gpu)]); };
     return CheckDevicesHold(run, Shape(), roles, 3, available, "this machine");
@@ -108,7 +111,7 @@ TEST(MachineMemory, AddsUpTheRolesThatShareAGpu) {
                 AllOf(HasSubstr(absl::StrCat("GPU ", gpu, " of this machine does not have enough memory")),
                       HasSubstr("rollout.kv_cache_tokens")));
   }
-  gpus = {ranks[0], ranks[1], 0};
+  gpus = {planned({{"trainer", 0}}), planned({{"trainer", 1}}), 0};
   RunConfig served = config;
   served.engine = engines::EngineKind::kVllm;
   EXPECT_EQ(check(served), absl::OkStatus()) << "the server's memory is its own";

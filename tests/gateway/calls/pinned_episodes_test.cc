@@ -15,9 +15,9 @@ using base::json::array;
 using base::json::object;
 using ::testing::ElementsAre;
 
-constexpr char kPinnedAnswer[] = "an answer";  // 9 ids and the end of the turn, of versions 0 to 2 (scripted_engine.h)
+constexpr char kAnswer[] = "an answer";  // 9 ids and the end of the turn, of versions 0 to 2 (scripted_engine.h)
 
-Script Answering(const std::string& text) {
+Script Saying(const std::string& text) {
   Script script;
   script.text = text;
   return script;
@@ -42,7 +42,7 @@ object Continue(World& world, const std::string& key, object body) {
 }
 
 TEST(PinnedEpisodes, CallsPreferTheVersionOfTheFirst) {
-  World world([](const auto&) { return Answering(kPinnedAnswer); });
+  World world([](const auto&) { return Saying(kAnswer); });
   world.pins_episodes = true;
   const auto episode = world.Open(), other = world.Open();
   object body = Continue(world, episode.api_key(), Body({Msg("user", "hi")}));
@@ -56,10 +56,10 @@ TEST(PinnedEpisodes, CallsPreferTheVersionOfTheFirst) {
 }
 
 TEST(PinnedEpisodes, AreOffByDefaultAndForEvaluations) {
-  World world([](const auto&) { return Answering(kPinnedAnswer); });
+  World world([](const auto&) { return Saying(kAnswer); });
   Continue(world, world.Open().api_key(), Body({Msg("user", "hi")}));
   EXPECT_THAT(Preferred(world), ElementsAre(-2));
-  World evaluated([](const auto&) { return Answering(kPinnedAnswer); });
+  World evaluated([](const auto&) { return Saying(kAnswer); });
   evaluated.pins_episodes = true;
   evaluated.admission.purpose = v1::PURPOSE_EVAL;
   Continue(evaluated, evaluated.Open().api_key(), Body({Msg("user", "hi")}));
@@ -67,7 +67,7 @@ TEST(PinnedEpisodes, AreOffByDefaultAndForEvaluations) {
 }
 
 TEST(PinnedEpisodes, MoveToTheVersionThatTheEngineHasInstead) {
-  World world([](const auto&) { return Answering(kPinnedAnswer); });
+  World world([](const auto&) { return Saying(kAnswer); });
   world.pins_episodes = true;
   const auto episode = world.Open();
   object body = Continue(world, episode.api_key(), Body({Msg("user", "hi")}));
@@ -82,7 +82,7 @@ TEST(PinnedEpisodes, MoveToTheVersionThatTheEngineHasInstead) {
 TEST(PinnedEpisodes, TheRestOfACallPrefersTheVersionOfItsIds) {
   std::atomic<int> asked{0};
   World world([&](const auto&) {
-    Script script = Answering(kPinnedAnswer);
+    Script script = Saying(kAnswer);
     if (++asked > 1) return script;
     script.text = "an ans";
     script.end_of_turn = false;

@@ -258,6 +258,66 @@ void CheckDecode(at::Device device, const Report& report, bool small) {
   }
 }
 
+// How often the process has copied from the host to a device, on the stand-in of CUDA (tests/standin), which counts it.
+std::optional<uint64_t> Uploads() {
+  void* const count = dlsym(RTLD_DEFAULT, "ingot_standin_uploads");
+  if (count == nullptr) return std::nullopt;
+  return reinterpret_cast<uint64_t (*)()>(count)();
+}
+
+// Layers of one batch share its plans: one for their forward passes and one for their backward passes.
+template <typename T>
+void CheckPlans(at::Device device, const Report& report) {
+  std::mt19937_64 rng(3);
+  Case<T> x(rng, {2, 1, 32, 0.2}, 80, 0.1, false, device);
+  const std::vector<at::Tensor> want = x.Run();
+  x.options.plans = c10::make_intrusive<AttentionPlans>();
+  const std::optional<uint64_t> before = Uploads();
+  double differ = 0;
+  for (int layer = 0; layer < 3; ++layer) {
+    const std::vector<at::Tensor> got = x.Run();
+    for (size_t i = 0; i < got.size(); ++i) differ = std::max(differ, Differs(got[i], want[i]));
+  }
+  const std::optional<uint64_t> after = Uploads();
+  const std::string name = std::string(at::toString(kType<T>)) + " layers with one plan";
+  report({name, differ, 0});
+  if (before.has_value()) report({name + ": uploads", *after - *before == 2 ? 0.0 : 1.0, 0});
+  const auto kind = [&](int64_t window) {
+    x.options.window = window;
+    const at::Tensor shared = std::get<0>(TreeAttentionForward(x.q_in, x.k_in, x.v_in, x.options));
+    TreeAttentionOptions own = x.options;
+    own.plans = {};
+    return Differs(shared, std::get<0>(TreeAttentionForward(x.q_in, x.k_in, x.v_in, own)));
+  };
+  report({name + ", windows", std::max(kind(20), kind(0)), 0});
+}
+
+// A stream in two pieces, the last queries first. Their gradients add up in fp32 (fp64), without rounding in between.
+template <typename T>
+void CheckPieces(at::Device device, const Report& report) {
+  std::mt19937_64 rng(4);
+  Case<T> x(rng, {4, 2, 40, 0.16}, 90, 0.1, false, device);
+  const auto sums = x.k_in.options().dtype(kType<Accumulator<T>>).requires_grad(false);
+  const at::Tensor k_sum = at::zeros(x.k_in.sizes(), sums), v_sum = at::zeros(x.k_in.sizes(), sums);
+  const at::NoGradGuard no_history;
+  const auto [out, lse] = TreeAttentionForward(x.q_in, x.k_in, x.v_in, x.options);
+  std::vector<at::Tensor> grad_q;
+  for (const auto& [first, last] : {std::pair<int64_t, int64_t>{50, 90}, {0, 50}}) {
+    const auto own = [f = first, l = last](const at::Tensor& t) { return t.slice(0, f, l).detach(); };
+    const auto seen = [l = last](const at::Tensor& t) { return t.slice(0, 0, l).detach(); };
+    TreeAttentionOptions piece = x.options;
+    piece.visible_end = seen(x.options.visible_end);
+    piece.positions = seen(x.options.positions);
+    grad_q.insert(grad_q.begin(), TreeAttentionBackward(own(x.grad_in), own(x.q_in), seen(x.k_in), seen(x.v_in),
+                                                        own(out), own(lse), piece, seen(k_sum), seen(v_sum)));
+  }
+  const std::string name = std::string(at::toString(kType<T>)) + " in two pieces: ";
+  const ReferenceResult want = GatheredPaths<T>({x.shape, x.ends, 0, x.sinks, x.q, x.k, x.v, x.grad});
+  report({name + "grad_q", ErrorOf(at::cat(grad_q), want.grad_q), kLimits<T>.grad});
+  report({name + "grad_k", ErrorOf(k_sum, want.grad_k), kLimits<T>.grad});
+  report({name + "grad_v", ErrorOf(v_sum, want.grad_v), kLimits<T>.grad});
+}
+
 void CheckSlicesAndHalf(at::Device device, const Report& report) {
   const at::Tensor fused = at::randn({90, 3, 64}).to(device);
   const at::Tensor q = fused.narrow(1, 0, 1), k = fused.narrow(1, 1, 1), v = fused.narrow(1, 2, 1);
@@ -281,6 +341,7 @@ void CheckTreeAttention(at::Device device, const Report& report, bool small) {
   CheckGradients<BFloat16>(device, report, small);
   CheckPages<float>(device, report, small);
   CheckPages<BFloat16>(device, report, small);
+  CheckDecode(device, report, small);
   CheckSlicesAndHalf(device, report);
 }
 
