@@ -7,8 +7,9 @@
 // them all. If a member exits with any other nonzero code, its error would recur, so the run ends with that error.
 //
 // When a group ends, one crash is counted against each member that died from a signal not sent by the supervisor or
-// from a fault of its GPU. If there are none, it is counted against each member that had to be killed, and if there are none of those either,
-// against all members. A member with more than max_restarts crashes is lost, and the group continues without it:
+// from a fault of its GPU. If there are none, it is counted against each member that had to be killed, and if there are
+// none of those either, against all members. A member with more than max_restarts crashes is lost, and the group
+// continues without it:
 //
 //   members      a  b  c  d        index in the group  0  1  2  3
 //   b is lost    a     c  d                            0     1  2      RoleSpec::renumbered returns each new spec

@@ -88,40 +88,42 @@ __device__ __forceinline__ void Mask(WarpScores& s, const MmaMemory<kWidth>& m, 
   }
 }
 
-// Adds a tile's scores to the softmax. Replaces them by the probabilities relative to the new largest score, and
-// multiplies the earlier outputs accordingly.
+// Adds a tile's scores to a row's softmax. Replaces them by the probabilities relative to the new largest score, and
+// multiplies the earlier outputs accordingly. Of the lane's two rows in an accumulator, `i` is the first (0) or second.
+template <int kWidth>
+__device__ __forceinline__ void AddToRow(float& row_top, float& row_sum, float (&out)[kWidth / 8][4],
+                                         float (&s)[kTileKeys / 8][4], int i, float factor) {
+  float top = -INFINITY;
+#pragma unroll
+  for (int n = 0; n < kTileKeys / 8; ++n) top = fmaxf(top, fmaxf(s[n][i * 2], s[n][i * 2 + 1]));
+  top = fmaxf(row_top, QuadMax(top) * factor);
+  // A row that has not seen a key yet keeps its zeros, because -infinity - -infinity is NaN. A NaN score must reach
+  // the output, although the maximum ignores it.
+  const float base = top == -INFINITY ? 0.0f : top;
+  const float rescale = ptx::ApproximateExp2(row_top - base);
+  float sum = row_sum * rescale;
+#pragma unroll
+  for (int n = 0; n < kTileKeys / 8; ++n) {
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      float& p = s[n][i * 2 + j];
+      p = ptx::ApproximateExp2(fmaf(p, factor, -base));
+      sum += p;
+    }
+  }
+  row_top = top;
+  row_sum = sum;
+#pragma unroll
+  for (int n = 0; n < kWidth / 8; ++n) {
+    out[n][i * 2] *= rescale;
+    out[n][i * 2 + 1] *= rescale;
+  }
+}
+
 template <int kWidth>
 __device__ __forceinline__ void AddToSoftmax(MmaSoftmax& state, WarpOutput<kWidth>& out, WarpScores& s, float factor) {
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    float top = -INFINITY;
-#pragma unroll
-    for (int n = 0; n < kTileKeys / 8; ++n) {
-      top = fmaxf(top, fmaxf(s.at[i / 2][n][i % 2 * 2], s.at[i / 2][n][i % 2 * 2 + 1]));
-    }
-    top = fmaxf(state.top[i], QuadMax(top) * factor);
-    // A row that has not seen a key yet keeps its zeros, because -infinity - -infinity is NaN. A NaN score must reach
-    // the output, although the maximum ignores it.
-    const float base = top == -INFINITY ? 0.0f : top;
-    const float rescale = ptx::ApproximateExp2(state.top[i] - base);
-    float sum = state.sum[i] * rescale;
-#pragma unroll
-    for (int n = 0; n < kTileKeys / 8; ++n) {
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        float& p = s.at[i / 2][n][i % 2 * 2 + j];
-        p = ptx::ApproximateExp2(fmaf(p, factor, -base));
-        sum += p;
-      }
-    }
-    state.top[i] = top;
-    state.sum[i] = sum;
-#pragma unroll
-    for (int n = 0; n < kWidth / 8; ++n) {
-      out.at[i / 2][n][i % 2 * 2] *= rescale;
-      out.at[i / 2][n][i % 2 * 2 + 1] *= rescale;
-    }
-  }
+  for (int i = 0; i < 4; ++i) AddToRow<kWidth>(state.top[i], state.sum[i], out.at[i / 2], s.at[i / 2], i % 2, factor);
 }
 
 }  // namespace ingot::kernels::cuda

@@ -173,36 +173,11 @@ __device__ __forceinline__ void Mask(float (&s)[kTileKeys / 8][4], const DecodeM
   }
 }
 
-// As in AddToSoftmax of ForwardMmaKernel (attention_mma_softmax.cuh), with the same order of operations.
 template <int kWidth>
 __device__ __forceinline__ void AddToSoftmax(DecodeSoftmax& state, float (&out)[kWidth / 8][4],
                                              float (&s)[kTileKeys / 8][4], float factor) {
 #pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    float top = -INFINITY;
-#pragma unroll
-    for (int n = 0; n < kTileKeys / 8; ++n) top = fmaxf(top, fmaxf(s[n][i * 2], s[n][i * 2 + 1]));
-    top = fmaxf(state.top[i], QuadMax(top) * factor);
-    const float base = top == -INFINITY ? 0.0f : top;
-    const float rescale = ptx::ApproximateExp2(state.top[i] - base);
-    float sum = state.sum[i] * rescale;
-#pragma unroll
-    for (int n = 0; n < kTileKeys / 8; ++n) {
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        float& p = s[n][i * 2 + j];
-        p = ptx::ApproximateExp2(fmaf(p, factor, -base));
-        sum += p;
-      }
-    }
-    state.top[i] = top;
-    state.sum[i] = sum;
-#pragma unroll
-    for (int n = 0; n < kWidth / 8; ++n) {
-      out[n][i * 2] *= rescale;
-      out[n][i * 2 + 1] *= rescale;
-    }
-  }
+  for (int i = 0; i < 2; ++i) AddToRow<kWidth>(state.top[i], state.sum[i], out, s, i, factor);
 }
 
 // Returns the state of the sinks alone. One lane of a quad has a sink's part of the sum.

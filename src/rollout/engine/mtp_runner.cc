@@ -4,14 +4,9 @@
 
 #include <algorithm>
 
+#include "rollout/engine/host_view.h"
+
 namespace ingot::rollout {
-namespace {
-
-at::Tensor View(const std::vector<int64_t>& values) {
-  return at::from_blob(const_cast<int64_t*>(values.data()), {static_cast<int64_t>(values.size())}, at::kLong);
-}
-
-}  // namespace
 
 void MtpRunner::Prepare(const model::MtpHead& head, const at::Tensor& hidden) {
   if (hidden_.defined() && hidden_.scalar_type() == hidden.scalar_type()) return;
@@ -77,8 +72,7 @@ at::Tensor MtpRunner::Draft(const model::MtpHead& head, const DraftBatch& batch,
 
 int64_t MtpRunner::Release() {
   if (!hidden_.defined()) return 0;
-  const int64_t bytes = cache_->Release() + ReleasePages(hidden_);
-  return bytes;
+  return cache_->Release() + ReleasePages(hidden_);
 }
 
 }  // namespace ingot::rollout

@@ -13,14 +13,10 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "kernels/torch/tree_attention.h"
+#include "rollout/engine/host_view.h"
 
 namespace ingot::rollout {
-
 namespace {
-
-at::Tensor View(const std::vector<int64_t>& values) {
-  return at::from_blob(const_cast<int64_t*>(values.data()), {static_cast<int64_t>(values.size())}, at::kLong);
-}
 
 // Returns the version of the C library, whose math functions may round differently in another one.
 std::string LibraryVersion() {

@@ -28,6 +28,7 @@
 #include "model/mtp_head.h"
 #include "model/transformer.h"
 #include "rollout/engine/engine_memory.h"
+#include "rollout/engine/host_view.h"
 #include "rollout/engine/mtp_runner.h"
 #include "rollout/engine/paged_cache.h"
 #include "rollout/engine/torch_error.h"
@@ -59,14 +60,6 @@ struct RunnableTransformer final : RunnableModel {
   const std::optional<model::MtpHead> mtp_head;  // at most one of the two
   const at::ScalarType dtype;                    // of its hidden states
 };
-
-at::Tensor View(const std::vector<int64_t>& values) {
-  return at::from_blob(const_cast<int64_t*>(values.data()), {static_cast<int64_t>(values.size())}, at::kLong);
-}
-
-at::Tensor View(const std::vector<float>& values) {
-  return at::from_blob(const_cast<float*>(values.data()), {static_cast<int64_t>(values.size())}, at::kFloat);
-}
 
 class TorchRunner final : public ModelRunner {
  public:

@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "model/adapter_targets.h"
 #include "model/layer_spec.h"
+#include "rollout/engine/engine_memory.h"
 #include "rollout/engine/engine_options.h"
 #include "trainer/pass/memory.h"
 
@@ -30,7 +31,8 @@ json::object Sizes(const ModelArgs& args, const model::ModelConfig& config) {
   const int cache_element = config.torch_dtype == "bfloat16" ? 2 : 4;
   const int64_t weights = trainer::WeightBytes(config, element);
   const int64_t cache = spec.cache_elements() * cache_element, state = spec.state_bytes(cache_element);
-  const int64_t blocks = args.kv_cache_tokens / rollout::EngineOptions().kv_block_tokens;
+  rollout::EngineOptions served;
+  served.kv_cache_tokens = args.kv_cache_tokens;
   trainer::PassOptions pass;
   pass.part_tokens = args.micro_batch_tokens;
   const tree::ForestPart part = trainer::UncutPart(args.micro_batch_tokens);
@@ -47,7 +49,7 @@ json::object Sizes(const ModelArgs& args, const model::ModelConfig& config) {
           {"weight_bytes", weights},
           {"cache_bytes_per_token", cache},
           {"state_bytes_per_block", state},
-          {"serve_bytes", weights + cache * args.kv_cache_tokens + state * blocks},
+          {"serve_bytes", weights + rollout::CacheBytes(config, served, cache_element)},
           {"train_bytes", need.total()},
           {"train", need.Describe()}};
 }
