@@ -228,6 +228,11 @@ RoleSpec RoleSpecs::Trainer(int place, int rank, int ranks) const {
       spec.argv.push_back("--set");
       spec.argv.push_back("cluster.trainer_host=" + parts_.meeting_host);
     }
+    // The device of the next lost rank may have failed, so nobody moves to it.
+    if (rank != place) {
+      spec.argv.push_back("--device-place");
+      spec.argv.push_back(absl::StrCat(place));
+    }
     spec.renumbered = [this, place](int index, int size) { return Trainer(place, index, size); };
   }
   if (parts_.existed) {

@@ -88,7 +88,7 @@ class RoleSpecs {
 
  private:
   RoleSpec Plain(const RoleProcess& role) const;
-  // `place` identifies the process. `rank` and `ranks` may change when other ranks are lost.
+  // `place` identifies the process and its device. `rank` and `ranks` may change when other ranks are lost.
   RoleSpec Trainer(int place, int rank, int ranks) const;
 
   const RunConfig& config_;

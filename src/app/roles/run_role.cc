@@ -94,9 +94,10 @@ absl::StatusOr<LoadedRole> LoadRole(const std::string& role, const RunArgs& args
 bool Computes(const std::string& role) { return role == "trainer" || role == "rollout"; }
 
 // Each trainer rank gets its own device. Engines use the remaining devices and then start over with the first.
-absl::StatusOr<DeviceChoice> DeviceOf(const RunConfig& config, const std::string& role, int index) {
+absl::StatusOr<DeviceChoice> DeviceOf(const RunConfig& config, const std::string& role, const RunArgs& args,
+                                      int index) {
   if (!Computes(role)) return DeviceChoice();
-  return OpenDevice(config.device, DevicePlaceOf(config, {role, index}));
+  return OpenDevice(config.device, args.device_place >= 0 ? args.device_place : DevicePlaceOf(config, {role, index}));
 }
 
 // Returns null if this role calls no other role.
@@ -130,7 +131,7 @@ absl::StatusOr<int> RunRoleOrError(const std::string& role, const RunArgs& args,
   INGOT_ASSIGN_OR_RETURN(LoadedRole start, LoadRole(role, args));
   const RunConfig& config = *start.loaded.config;
   if (role == "trainer") trainer::KeepTensorMemory();
-  INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, DeviceOf(config, role, index));
+  INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, DeviceOf(config, role, args, index));
   base::InitLogging(role, config.log_level, "");
   base::Metrics metrics(config.metrics.max_labels);
   const auto device_watch = Computes(role) ? ReportDevice(device, metrics) : nullptr;

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
+
 namespace ingot::app {
 namespace {
 
@@ -209,6 +212,23 @@ TEST(RunRoles, TheTrainersFirstRankDecidesAndOthersMayBeRenumbered) {
   EXPECT_TRUE(first.decides);
   EXPECT_THAT(DescribeSpecs({first}),
               HasSubstr("--rank 0 --set cluster.trainer_ranks=2 --set cluster.trainer_port=4321"));
+}
+
+// The GPU of a lost rank may be broken, so no other rank moves to it.
+TEST(RunRoles, ARankKeepsItsDeviceWhenAnotherIsLost) {
+  RunConfig config = Clustered();
+  config.cluster.trainer_ranks = 4;
+  const RoleSpecs specs(config, {});
+  const auto place_of = [](const RoleSpec& spec) {
+    const auto found = std::find(spec.argv.begin(), spec.argv.end(), "--device-place");
+    return found == spec.argv.end() ? "" : *std::next(found);
+  };
+  EXPECT_EQ(place_of(specs.Spec({"trainer", 3})), "") << "the rank's own";
+  const RoleSpec third = specs.Spec({"trainer", 3}).renumbered(2, 3);
+  EXPECT_THAT(DescribeSpecs({third}), HasSubstr("--rank 2 --set cluster.trainer_ranks=3"));
+  EXPECT_EQ(place_of(third), "3");
+  EXPECT_EQ(place_of(third.renumbered(1, 2)), "3");
+  EXPECT_EQ(place_of(specs.Spec({"trainer", 0}).renumbered(0, 3)), "");
 }
 
 TEST(RunRoles, RanksOnSeveralNodesMeetAtTheFirst) {

@@ -95,7 +95,13 @@ Command::Run DeclareRole(CLI::App& parser) {
   parser.add_option("--engine", args->index, "index of this rollout engine, from 0");
   if (role == "datapool") parser.add_option("--datapool", args->index, "index of this data pool process, from 0");
   if (role == "gateway") parser.add_option("--gateway", args->index, "index of this gateway, from 0");
-  if (role == "trainer") parser.add_option("--rank", args->index, "this trainer rank, from 0");
+  if (role == "trainer") {
+    parser.add_option("--rank", args->index, "this trainer rank, from 0");
+    parser
+        .add_option("--device-place", args->run.device_place,
+                    "use this device of the machine, from 0, instead of the rank's; after the last one, start over")
+        ->check(CLI::NonNegativeNumber);
+  }
   parser.add_option("--child", args->parent, "exit when the supervisor, process PARENT, exits")->type_name("PARENT");
   return [args, role] {
     if (args->parent != 0) DieWithParent(args->parent);
