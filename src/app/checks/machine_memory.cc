@@ -55,10 +55,12 @@ absl::StatusOr<std::vector<std::vector<RoleProcess>>> ProcessesOfMachines(const 
 // Returns the processes of each GPU. 0 GPUs = one for each process.
 absl::StatusOr<std::vector<std::vector<RoleProcess>>> ProcessesOfGpus(const RunConfig& config, int gpus) {
   INGOT_ASSIGN_OR_RETURN(const auto machines, ProcessesOfMachines(config));
+  RunConfig apart = config;
+  apart.cluster.host = "auto";  // each node is a machine with its own GPUs
   std::vector<std::vector<RoleProcess>> all;
   for (const std::vector<RoleProcess>& machine : machines) {
     const int devices = gpus > 0 ? gpus : std::numeric_limits<int>::max();
-    for (auto& [device, processes] : ByDevice(config, machine, devices)) all.push_back(processes);
+    for (auto& [device, processes] : ByDevice(apart, machine, devices)) all.push_back(processes);
   }
   return all;
 }

@@ -64,7 +64,19 @@ int RanksPerNode(const RunConfig& config) {
 }
 
 int DevicePlaceOf(const RunConfig& config, const RoleProcess& process) {
-  return process.role == "trainer" ? process.index : config.cluster.trainer_ranks + process.index;
+  const bool trains = process.role == "trainer";
+  const std::vector<NodeGroup>& groups = config.cluster.groups;
+  if (groups.empty() || IsLoopback(config.cluster.host)) {
+    return trains ? process.index : config.cluster.trainer_ranks + process.index;
+  }
+  if (trains) return process.index % RanksPerNode(config);
+  int index = process.index;  // in the groups that are left
+  for (const NodeGroup& group : groups) {
+    const int engines = Has(group, "rollout") ? group.nodes * group.engines : 0;
+    if (index < engines) return (Has(group, "trainer") ? RanksPerNode(config) : 0) + index % group.engines;
+    index -= engines;
+  }
+  return index;
 }
 
 bool AgentsApart(const RunConfig& config) {

@@ -42,8 +42,9 @@ std::vector<RoleProcess> AllRoles(const RunConfig& config);
 // Returns the number of trainer ranks on each machine that has any.
 int RanksPerNode(const RunConfig& config);
 
-// Returns the index of a trainer rank or engine among the processes that use a machine's devices, which are assigned
-// round-robin: first the ranks, then the engines.
+// Returns the index of a trainer rank or engine among the processes that use its machine's devices, which are assigned
+// round-robin: first the machine's ranks, then its engines. If cluster.host is a loopback address, all nodes are on one
+// machine.
 int DevicePlaceOf(const RunConfig& config, const RoleProcess& process);
 
 // Returns one node's processes in start order. Returns NOT_FOUND if the group does not exist, and INVALID_ARGUMENT if

@@ -4,6 +4,7 @@
 #include <system_error>
 #include <utility>
 
+#include "app/cluster/run_roles.h"
 #include "app/models/snapshots.h"
 #include "app/models/weight_reference.h"
 #include "app/roles/assembly.h"
@@ -125,7 +126,7 @@ absl::StatusOr<std::unique_ptr<rollout::ServedEngine>> MakeExternalEngine(const 
                          {"dtype", model.shape.torch_dtype},
                          {"max_running", absl::StrCat(config.rollout.max_running + 1)},  // one verifies
                          // the first GPU of this machine that no trainer rank or earlier engine uses
-                         {"gpu", absl::StrCat(config.cluster.trainer_ranks + place.index)}};
+                         {"gpu", absl::StrCat(DevicePlaceOf(config, {"rollout", place.index}))}};
   parts.tokenizer = model.text.tokenizer;
   parts.log_path = place.log_path;
   if (!config.external.api_key_file.empty()) {

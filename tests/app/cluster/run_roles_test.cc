@@ -231,6 +231,33 @@ TEST(RunRoles, ARankKeepsItsDeviceWhenAnotherIsLost) {
   EXPECT_EQ(place_of(specs.Spec({"trainer", 0}).renumbered(0, 3)), "");
 }
 
+std::vector<int> PlacesOf(const RunConfig& config, const std::string& group, int node) {
+  std::vector<int> places;
+  for (const RoleProcess& process : *RolesOfNode(config, group, node)) {
+    if (process.role == "trainer" || process.role == "rollout") places.push_back(DevicePlaceOf(config, process));
+  }
+  return places;
+}
+
+// RolesOfNode lists the engines before the ranks.
+TEST(RunRoles, EnginesTakeTheDevicesAfterTheRanksOfTheirMachine) {
+  RunConfig config = Clustered();
+  config.cluster.host = "auto";
+  config.cluster.trainer_ranks = config.cluster.min_trainer_ranks = 4;
+  config.cluster.rollout_engines = 6;
+  config.cluster.groups = {{"control", 1, {"datapool", "scheduler", "gateway", "agents"}, 1, {}},
+                           {"mixed", 2, {"trainer", "rollout"}, 1, {}},
+                           {"engines", 2, {"rollout"}, 2, {}}};
+  ASSERT_EQ(Fault(config), "");
+  EXPECT_THAT(PlacesOf(config, "mixed", 0), ElementsAre(2, 0, 1));
+  EXPECT_THAT(PlacesOf(config, "mixed", 1), ElementsAre(2, 0, 1)) << "on three devices, nobody shares one";
+  EXPECT_THAT(PlacesOf(config, "engines", 0), ElementsAre(0, 1));
+  EXPECT_THAT(PlacesOf(config, "engines", 1), ElementsAre(0, 1));
+  config.cluster.host = "127.0.0.1";
+  EXPECT_THAT(PlacesOf(config, "mixed", 1), ElementsAre(5, 2, 3)) << "one machine stands for all nodes";
+  EXPECT_THAT(PlacesOf(config, "engines", 1), ElementsAre(8, 9));
+}
+
 TEST(RunRoles, RanksOnSeveralNodesMeetAtTheFirst) {
   RunConfig config = Clustered();
   config.cluster.trainer_ranks = config.cluster.min_trainer_ranks = 4;
