@@ -52,6 +52,15 @@ absl::StatusOr<std::vector<std::vector<RoleProcess>>> ProcessesOfMachines(const 
   return machines;
 }
 
+// Returns INVALID_ARGUMENT if the trainer has more ranks on a machine than the machine has GPUs, as at its start.
+absl::Status CheckGpuForEachRank(const RunConfig& config, const GpuMachine& gpus) {
+  const int ranks = RanksPerNode(config);
+  if (gpus.count == 0 || ranks <= gpus.count) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "cluster.trainer_ranks puts ", ranks, " ranks on a machine with ", gpus.count, " GPU", gpus.count > 1 ? "s" : "",
+      " (", gpus.card, "), and each rank needs one: use fewer ranks, or machines with more GPUs"));
+}
+
 // Returns the processes of each GPU. 0 GPUs = one for each process.
 absl::StatusOr<std::vector<std::vector<RoleProcess>>> ProcessesOfGpus(const RunConfig& config, int gpus) {
   INGOT_ASSIGN_OR_RETURN(const auto machines, ProcessesOfMachines(config));
@@ -210,9 +219,20 @@ absl::StatusOr<GpuPlan> PlanOnDevice(const RunConfig& config, const model::Model
   return plan;
 }
 
+std::string NoteOfSharedGpus(const RunConfig& config, const GpuMachine& gpus) {
+  const absl::StatusOr<std::vector<std::vector<RoleProcess>>> all = ProcessesOfGpus(config, gpus.count);
+  if (!all.ok()) return "";  // PlanOnGpus returns the error
+  size_t processes = 0;
+  for (const std::vector<RoleProcess>& sharing : *all) processes += sharing.size();
+  if (processes <= all->size()) return "";
+  return absl::StrCat("the run's ", processes, " trainer ranks and engines have only ", all->size(),
+                      " GPUs, so some share one and slow each other down");
+}
+
 absl::StatusOr<std::vector<GpuPlan>> PlanOnGpus(const RunConfig& config, const model::ModelConfig& shape,
                                                 const GpuMachine& gpus, bool one_process) {
   INGOT_RETURN_IF_ERROR(shape.CheckDevice("cuda:0"));
+  if (!one_process) INGOT_RETURN_IF_ERROR(CheckGpuForEachRank(config, gpus));
   INGOT_ASSIGN_OR_RETURN(const auto all, one_process ? OnOneGpu(config) : ProcessesOfGpus(config, gpus.count));
   std::vector<GpuPlan> plans;
   for (const std::vector<RoleProcess>& processes : all) {

@@ -69,9 +69,12 @@ absl::StatusOr<GpuPlan> PlanOnDevice(const RunConfig& config, const model::Model
 
 // Plans a run on GPUs that this machine may not have. Returns one plan for each kind of GPU, such as the one with the
 // trainer's rank 0. `one_process` = all roles are in one process, as with `ingot train`. Otherwise, each machine has
-// `gpus.count` GPUs, which its trainer ranks and then its engines take in turn. Same errors as PlanOnDevice, and those of
-// RolesOfNode.
+// `gpus.count` GPUs, which its trainer ranks and then its engines take in turn. Same errors as PlanOnDevice and
+// RolesOfNode, and INVALID_ARGUMENT if a machine has fewer GPUs than trainer ranks.
 absl::StatusOr<std::vector<GpuPlan>> PlanOnGpus(const RunConfig& config, const model::ModelConfig& shape,
                                                 const GpuMachine& gpus, bool one_process);
+
+// Returns a note with the numbers if some of a launched run's ranks and engines must share a GPU; empty = none do.
+std::string NoteOfSharedGpus(const RunConfig& config, const GpuMachine& gpus);
 
 }  // namespace ingot::app

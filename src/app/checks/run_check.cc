@@ -84,6 +84,8 @@ absl::StatusOr<RunCheck> CheckRun(const RunConfig& config, RequestedBy requested
   INGOT_RETURN_IF_ERROR(CheckModelKeys(config, check.model.shape));
   if (gpus.has_value()) {
     INGOT_ASSIGN_OR_RETURN(check.plans, PlanOnGpus(config, check.model.shape, *gpus, train));
+    std::string shared = train ? "" : NoteOfSharedGpus(config, *gpus);
+    if (!shared.empty()) check.notes.push_back(std::move(shared));
   }
   INGOT_ASSIGN_OR_RETURN(check.start, CheckStart(config, check.model.text, check.model.shape.max_position_embeddings));
   INGOT_RETURN_IF_ERROR(ReadSupervisedExamples(config, check.model.text, check.model.shape).status());

@@ -117,6 +117,23 @@ TEST(MachineMemory, AddsUpTheRolesThatShareAGpu) {
   EXPECT_EQ(check(served), absl::OkStatus()) << "the server's memory is its own";
 }
 
+TEST(MachineMemory, RejectsMoreRanksThanAMachineHasGpus) {
+  GpuMachine gpus{.card = "h100", .card_bytes = int64_t{80} << 30, .count = 2};
+  const auto plan = [&](const RunConfig& config) { return PlanOnGpus(config, Shape(), gpus, /*one_process=*/false); };
+  EXPECT_TRUE(plan(Config(1, 2)).ok()) << plan(Config(1, 2)).status();
+  const absl::Status rejected = plan(Config(1, 3)).status();
+  EXPECT_EQ(rejected.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(rejected.message()), HasSubstr("puts 3 ranks on a machine with 2 GPUs (h100)"));
+  gpus.count = 0;
+  EXPECT_TRUE(plan(Config(1, 3)).ok()) << "one for each";
+}
+
+TEST(MachineMemory, NotesThatProcessesShareAGpu) {
+  const GpuMachine gpus{.card = "h100", .card_bytes = int64_t{80} << 30, .count = 8};
+  EXPECT_EQ(NoteOfSharedGpus(Config(4, 4), gpus), "");
+  EXPECT_THAT(NoteOfSharedGpus(Config(6, 4), gpus), HasSubstr("10 trainer ranks and engines have only 8 GPUs"));
+}
+
 TEST(MachineMemory, RejectsAModelWithoutKernelsBeforeItAsksTheDevice) {
   model::ModelConfig shape = Shape();
   shape.recurrent.layers = {true, false};

@@ -195,11 +195,13 @@ def case_gpus(ingot):
         found = re.findall(rf"^memory plan for (.*) on {gpus}:$", done.stderr, re.M)
         check(done.returncode == 0 and found == plans, f"{config} on {gpus}: {found}, {done.stderr}")
         check("trainer: masters and moments" in done.stderr and "device: cuda" in done.stdout, done.stderr)
+        check(("8 trainer ranks and engines have only 4 GPUs" in done.stderr) == (gpus == "4xh200"), done.stderr)
     alone = {"cluster.trainer_ranks": 1, "cluster.rollout_engines": 1}
     for config, gpus, settings, words in (
             (one, "24", {}, ("a GPU (24 GiB) with the trainer and an engine does not have enough memory", "What fits: ")),
             (eight, "h100", alone, ("a GPU (h100) with", "trainer.lora.rank=16", "cluster.trainer_ranks=", "a GPU for each rank")),
-            (eight, "2xh100", {}, ("does not have enough memory for the run",)),
+            (eight, "4xh100", {}, ("does not have enough memory for the run",)),
+            (eight, "2xh100", {}, ("puts 4 ranks on a machine with 2 GPUs (h100)",)),
             (one, "h1000", {}, ("unknown GPU 'h1000'", "8xh100 stands for eight GPUs")),
             (one, "h100", {"device": "cpu"}, ("--device is h100, but device is cpu",)),
             (one, "h100", {"device": "auto", "numerics": "exact"}, ("but device is cpu",))):  # exact numerics need the CPU
