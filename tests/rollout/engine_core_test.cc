@@ -516,6 +516,20 @@ TEST(EngineCoreTest, ManyPassesThatFailInAShortTimeAreNoFault) {
   world.ExpectEqualsReference(lucky, 1);
 }
 
+// One request failed an hour ago, and then a moment's shortage fails many.
+TEST(EngineCoreTest, IdleTimeBetweenFailedPassesIsNoFailingTime) {
+  World world(Options());
+  world.SetVersion(1);
+  FailPasses(world, 1, milliseconds(1));
+  world.clock.Advance(std::chrono::hours(1));
+  FailPasses(world, 300, milliseconds(1));
+  EXPECT_EQ(world.core.fault(), absl::OkStatus());
+  FailPasses(world, 2, milliseconds(EngineCore::kMaxPause));
+  EXPECT_EQ(world.core.fault(), absl::OkStatus()) << "15.3 s";
+  FailPasses(world, 1, milliseconds(EngineCore::kMaxPause));
+  EXPECT_EQ(world.core.fault().message(), "for 20 s, all 304 forward passes failed: out of memory");
+}
+
 TEST(EngineCoreTest, AFewPassesThatFailOverALongTimeAreNoFault) {
   World world(Options());
   world.SetVersion(1);

@@ -467,23 +467,26 @@ void EngineCore::AppendRows(Sequence& sequence, const WeightVersion& version) {
   }
 }
 
-void EngineCore::NoteFailedPass(const absl::Status& error) {
-  const nanoseconds now = clock_.Now();
-  if (failed_passes_++ == 0) failing_since_ = now;
+void EngineCore::NoteFailedPass(const absl::Status& error, nanoseconds start) {
+  const bool first = failed_passes_++ == 0;
+  const nanoseconds before =
+      first ? nanoseconds(0) : failing_time_ + std::min<nanoseconds>(start - last_failure_, kMaxPause);
+  last_failure_ = clock_.Now();
+  failing_time_ = before + last_failure_ - start;
   if (!fault_.ok()) return;
   if (base::IsDeviceFailure(error)) {
     fault_ = error;
-  } else if (failed_passes_ >= kMinFailedPasses && now - failing_since_ >= kMinFailingTime) {
-    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now - failing_since_).count();
+  } else if (failed_passes_ >= kMinFailedPasses && failing_time_ >= kMinFailingTime) {
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(failing_time_).count();
     fault_ = absl::InternalError(
         absl::StrCat("for ", seconds, " s, all ", failed_passes_, " forward passes failed: ", error.message()));
   }
 }
 
-void EngineCore::FailPass(const absl::Status& error, std::vector<Emission>* out) {
+void EngineCore::FailPass(const absl::Status& error, nanoseconds start, std::vector<Emission>* out) {
   INGOT_LOG(error, "rollout: a forward pass of {} requests failed: {}", batch_sequences_.size(),
             std::string(error.message()));
-  NoteFailedPass(error);
+  NoteFailedPass(error, start);
   // Other engines can continue the requests of an engine that is lost, or whose passes all fail.
   const absl::Status failed = fault_.ok() && failed_passes_ < kMinFailedPasses
                                   ? base::Annotate(error, "the engine's forward pass failed")
@@ -512,7 +515,7 @@ void EngineCore::RunVersion(const WeightVersion& version, std::vector<Emission>*
   const nanoseconds start = clock_.Now();
   const absl::StatusOr<std::span<const float>> rows = runner_.Forward(*version.model, batch_);
   if (!rows.ok()) {
-    FailPass(rows.status(), out);
+    FailPass(rows.status(), start, out);
     return;
   }
   failed_passes_ = 0;

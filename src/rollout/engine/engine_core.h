@@ -117,12 +117,13 @@ class EngineCore {
   const KvTransfer* transfer() const { return transfer_.get(); }  // null = there is no store
   const std::vector<Speculator::Counts>& drafters() const { return speculator_.counts(); }
   // Returns why no later step can succeed: the device failed, or at least kMinFailedPasses forward passes in a row
-  // failed, over at least kMinFailingTime. OK = steps can succeed.
+  // failed, and they and the pauses between them took at least kMinFailingTime. OK = steps can succeed.
   const absl::Status& fault() const { return fault_; }
 
-  // Another process may take the device's memory for a moment, in which many short passes can fail.
+  // Another process may take the device's memory for a moment, in which many short passes can fail. A pause between two
+  // of them counts at most kMaxPause: clients retry after a pause, but an idle engine is not a failing one.
   static constexpr int kMinFailedPasses = 8;
-  static constexpr std::chrono::seconds kMinFailingTime{20};
+  static constexpr std::chrono::seconds kMinFailingTime{20}, kMaxPause{5};
 
  private:
   using SequencePtr = std::unique_ptr<Sequence>;
@@ -148,10 +149,10 @@ class EngineCore {
   bool EnsureBlocks(Sequence& sequence, size_t tokens);
   void Preempt(size_t running_index);
   void RunVersion(const WeightVersion& version, std::vector<Emission>* out);
-  // Counts a forward pass that failed, and sets the fault.
-  void NoteFailedPass(const absl::Status& error);
-  // Ends the requests of a forward pass that failed.
-  void FailPass(const absl::Status& error, std::vector<Emission>* out);
+  // Counts a forward pass that began at `start` and failed, and sets the fault.
+  void NoteFailedPass(const absl::Status& error, std::chrono::nanoseconds start);
+  // Ends the requests of such a forward pass.
+  void FailPass(const absl::Status& error, std::chrono::nanoseconds start, std::vector<Emission>* out);
   void AppendRows(Sequence& sequence, const WeightVersion& version);
   void OfferChunks(const WeightVersion& version, std::chrono::nanoseconds took);
   void TakeBackNaN(std::span<const float> rows, size_t width);
@@ -198,8 +199,9 @@ class EngineCore {
   std::chrono::nanoseconds next_deadline_ = std::chrono::nanoseconds::max();
   std::optional<std::chrono::nanoseconds> parked_at_;  // nullopt = not parked
   CoreStats stats_;
-  int failed_passes_ = 0;                      // in a row
-  std::chrono::nanoseconds failing_since_{0};  // time of the first of them
+  int failed_passes_ = 0;                     // in a row
+  std::chrono::nanoseconds failing_time_{0};  // of these passes and the pauses between them
+  std::chrono::nanoseconds last_failure_{0};
   absl::Status fault_;
 
   // State for the forward pass being prepared.
