@@ -1,7 +1,6 @@
 #include "trainer/run_memory.h"
 
 #include <algorithm>
-#include <numeric>
 #include <span>
 
 #include "base/log.h"
@@ -56,18 +55,6 @@ MemoryNeed FirstNeed(const TrainerOptions& options, const model::ModelConfig& co
   return need;
 }
 
-// Returns the parts of a single sequence, which all wait for the last one.
-std::vector<tree::ForestPart> PartsOfSequence(int64_t rows, int64_t part_tokens) {
-  tree::PackedForest forest;
-  const auto size = static_cast<size_t>(rows);
-  forest.token_ids.resize(size);
-  forest.positions.resize(size);
-  std::iota(forest.positions.begin(), forest.positions.end(), 0);
-  forest.visible_end.assign(size, static_cast<int32_t>(rows));
-  for (int32_t row = 0; row < rows; ++row) forest.entries.push_back({row, 0, 0, 0});
-  return tree::CutForest(forest, part_tokens);
-}
-
 // Implements PredictDeviceMemory for weights that were loaded with the type `given`.
 MemoryNeed DeviceNeed(const TrainerOptions& options, const model::ModelConfig& config, at::ScalarType given,
                       const std::optional<RankPlace>& place, int64_t context) {
@@ -79,7 +66,7 @@ MemoryNeed DeviceNeed(const TrainerOptions& options, const model::ModelConfig& c
   const tree::ForestPart part = UncutPart(pass.part_tokens);
   const MemoryNeed full = need_of(std::span(&part, 1));
   if (context <= pass.part_tokens) return full;
-  const MemoryNeed sequence = need_of(PartsOfSequence(context, pass.part_tokens));
+  const MemoryNeed sequence = need_of(tree::CutSequence(context, pass.part_tokens));  // all parts wait for the last
   return sequence.total() > full.total() ? sequence : full;
 }
 

@@ -1,6 +1,8 @@
 #include "tree/cut.h"
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 namespace ingot::tree {
 namespace {
@@ -118,6 +120,31 @@ std::vector<ForestPart> CutForest(const PackedForest& forest, int64_t max_tokens
     begin = part.end;
   }
   FindCrossings(forest, parts);
+  return parts;
+}
+
+std::vector<ForestPart> CutSequence(int64_t rows, int64_t max_tokens) {
+  const int64_t step = std::max<int64_t>(1, max_tokens);
+  std::vector<ForestPart> parts;
+  for (int64_t begin = 0; begin < rows; begin += step) {
+    const auto self = static_cast<int32_t>(parts.size());
+    ForestPart part;
+    part.begin = part.prefix_rows = static_cast<int32_t>(begin);
+    part.end = static_cast<int32_t>(std::min(rows, begin + step));
+    part.loss_rows = part.size();
+    part.visible_pairs = begin * part.size() + int64_t{part.size()} * (part.size() + 1) / 2;
+    for (const ForestPart& earlier : parts) {
+      part.prefix.push_back({static_cast<int32_t>(&earlier - parts.data()), earlier.size()});
+    }
+    if (self > 0) part.crossings.push_back({0, self - 1, 0});
+    part.last_user = static_cast<int32_t>((rows - 1) / step);
+    if (part.seen_later(self)) {
+      part.exports.resize(static_cast<size_t>(part.size()));
+      std::iota(part.exports.begin(), part.exports.end(), 0);
+      part.branches = {part.size() - 1};
+    }
+    parts.push_back(std::move(part));
+  }
   return parts;
 }
 

@@ -54,7 +54,7 @@ struct ForestPart {
   int32_t loss_rows = 0;            // rows that predict the token of a loss entry
   int64_t visible_pairs = 0;        // unmasked (query, key) pairs, including keys in the prefix
   // [prefix_rows + size()], by key: first the prefix, then the part's own rows. Values are query indices, starting at
-  // prefix_rows.
+  // prefix_rows. Empty in parts that only plan memory.
   std::vector<int32_t> visible_end;
 
   int32_t size() const { return end - begin; }
@@ -64,6 +64,10 @@ struct ForestPart {
 // Cuts the forest into parts of at most `max_tokens` rows (at least 1), in packed order. Returns an empty list for an
 // empty forest. Time and memory are linear in the rows and in each part's prefix.
 std::vector<ForestPart> CutForest(const PackedForest& forest, int64_t max_tokens);
+
+// Same as CutForest for a single sequence of `rows` rows with a loss entry on each, but leaves visible_end empty. Memory is
+// linear in the rows and quadratic only in the number of parts, so that long sequences can be planned.
+std::vector<ForestPart> CutSequence(int64_t rows, int64_t max_tokens);
 
 // Returns the parent of each row in a part: a row relative to `begin`; ~i = the parent of crossings[i]; kRoot = no
 // parent. This is the format of kernels::PlanRows. Linear in the rows.

@@ -6,6 +6,7 @@
 #include <array>
 #include <numeric>
 #include <set>
+#include <tuple>
 
 #include "makers.h"
 #include "tree/documents.h"
@@ -127,6 +128,51 @@ TEST(CutForest, ABranchThatFitsIsNotCutApart) {
   EXPECT_EQ(parts.size(), 10u);
   for (const ForestPart& part : parts) EXPECT_TRUE(part.exports.empty());
   EXPECT_TRUE(CutForest(PackedForest{}, 8).empty());
+}
+
+// A loss entry reads every row.
+PackedForest Sequence(int32_t rows) {
+  PackedForest forest;
+  forest.token_ids.assign(static_cast<size_t>(rows), 0);
+  forest.visible_end.assign(static_cast<size_t>(rows), rows);
+  for (int32_t row = 0; row < rows; ++row) forest.entries.push_back({row, 0, 0, 0});
+  return forest;
+}
+
+TEST(CutSequence, IsTheCutOfASequenceWithoutItsKeys) {
+  for (const int32_t rows : {1, 7, 8, 9, 16, 37}) {
+    const std::vector<ForestPart> cut = CutForest(Sequence(rows), 8), planned = CutSequence(rows, 8);
+    ASSERT_EQ(planned.size(), cut.size());
+    for (size_t i = 0; i < cut.size(); ++i) {
+      const ForestPart &a = planned[i], &b = cut[i];
+      EXPECT_EQ(
+          std::tie(a.begin, a.end, a.prefix_rows, a.exports, a.branches, a.last_user, a.loss_rows, a.visible_pairs),
+          std::tie(b.begin, b.end, b.prefix_rows, b.exports, b.branches, b.last_user, b.loss_rows, b.visible_pairs))
+          << "part " << i << " of " << rows << " rows";
+      ASSERT_EQ(a.prefix.size(), b.prefix.size());
+      for (size_t k = 0; k < a.prefix.size(); ++k) {
+        EXPECT_EQ(std::tie(a.prefix[k].part, a.prefix[k].rows), std::tie(b.prefix[k].part, b.prefix[k].rows));
+      }
+      ASSERT_EQ(a.crossings.size(), b.crossings.size());
+      for (size_t k = 0; k < a.crossings.size(); ++k) {
+        EXPECT_EQ(std::tie(a.crossings[k].row, a.crossings[k].part, a.crossings[k].branch),
+                  std::tie(b.crossings[k].row, b.crossings[k].part, b.crossings[k].branch));
+      }
+    }
+  }
+  EXPECT_TRUE(CutSequence(0, 8).empty());
+}
+
+// A million rows in a thousand parts, whose keys would be 2 GB.
+TEST(CutSequence, NeedsMemoryForTheRowsNotForTheKeys) {
+  const std::vector<ForestPart> parts = CutSequence(1 << 20, 1 << 10);
+  size_t bytes = 0;
+  for (const ForestPart& part : parts) {
+    EXPECT_TRUE(part.visible_end.empty());
+    bytes += part.prefix.capacity() * sizeof(ForestPart::Source) + part.exports.capacity() * sizeof(int32_t);
+  }
+  EXPECT_EQ(parts.size(), 1024u);
+  EXPECT_LT(bytes, size_t{32} << 20);
 }
 
 TEST(OrderChainFirst, PutsTheDeepestPathFirstAndLeavesOutCallsWithoutLoss) {

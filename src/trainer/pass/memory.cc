@@ -118,7 +118,7 @@ class Walk {
 
  private:
   static int64_t TableBytes(const tree::ForestPart& part) {
-    return static_cast<int64_t>((part.visible_end.size() + part.exports.size()) * sizeof(int32_t));
+    return (part.prefix_rows + part.size() + std::ssize(part.exports)) * static_cast<int64_t>(sizeof(int32_t));
   }
   bool Again(size_t i) const { return options_.recompute_prefix && parts_[i].seen_later(static_cast<int32_t>(i)); }
 
