@@ -71,6 +71,24 @@ TEST(LoadedVersionsTest, TheLastVersionsAreKeptForEpisodes) {
   EXPECT_EQ(versions.Prefer(4), nullptr);
 }
 
+// As while an evaluation of an earlier version runs.
+TEST(LoadedVersionsTest, AnEpisodeMayPreferARetainedVersion) {
+  LoadedVersions versions(/*max_retained=*/2, /*max_earlier=*/1);
+  versions.SetNewest(Loaded(1, 10));
+  versions.ReplaceRetained(/*retain=*/true);
+  for (const int64_t number : {2, 3}) {
+    versions.SetNewest(Loaded(number, 10 * static_cast<uint64_t>(number)));
+    versions.ReplaceRetained(/*retain=*/false);
+  }
+  EXPECT_EQ(versions.Prefer(2)->checksum, 20u) << "kept for episodes";
+  ASSERT_NE(versions.Prefer(1), nullptr) << "retained";
+  EXPECT_EQ(versions.Prefer(1)->checksum, 10u);
+  versions.Release(1);
+  EXPECT_EQ(versions.Prefer(1), nullptr);
+  ASSERT_TRUE(versions.Add(Loaded(4, 40)));
+  EXPECT_EQ(versions.Prefer(4), nullptr) << "not served yet";
+}
+
 TEST(LoadedVersionsTest, APinGetsTheLatestPushOfItsNumber) {
   LoadedVersions versions(2);
   versions.SetNewest(Loaded(1, 10));

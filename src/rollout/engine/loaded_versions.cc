@@ -22,7 +22,10 @@ std::shared_ptr<const WeightVersion> LoadedVersions::Prefer(int64_t number) cons
   if (newest_.version->version == number) return newest_.version;
   const auto found = std::find_if(earlier_.begin(), earlier_.end(),
                                   [&](const LoadedVersion& one) { return one.version->version == number; });
-  return found == earlier_.end() ? nullptr : found->version;
+  if (found != earlier_.end()) return found->version;
+  // Only a version that was served: a retained one may also be newer than the newest.
+  const auto retained = retained_.find(number);
+  return retained == retained_.end() || number > newest_.version->version ? nullptr : retained->second.version;
 }
 
 std::vector<const WeightVersion*> LoadedVersions::All() const {

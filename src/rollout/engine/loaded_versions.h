@@ -40,7 +40,8 @@ class LoadedVersions {
   // have the version.
   absl::StatusOr<std::shared_ptr<const WeightVersion>> Pin(int64_t number) const;
 
-  // Returns the weights for a version that an episode prefers; null = the engine does not have them.
+  // Returns the weights for a version that an episode prefers: the newest, an earlier one, or an older retained one. null
+  // = the engine does not have them.
   std::shared_ptr<const WeightVersion> Prefer(int64_t number) const;
 
   bool HasRoom(int64_t number) const;  // true = this version can be retained
