@@ -37,6 +37,7 @@ struct Script {
   bool hold = false;          // everything but the final chunk: Release sends it
   int slice = 0;              // pauses after this many ids, with the last one; 0 = never
   bool bad_logprobs = false;  // the second chunk lacks a log-prob
+  int64_t first_version = 0;  // version of the first 4 ids
   // The versions of the chunks are provisional. The final chunk has this version for the whole answer; -1 = for none.
   std::optional<int64_t> answer_version = {};
 };
@@ -182,7 +183,7 @@ class ScriptedEngine final : public rollout::Client {
         v1::TopLogprobs* top = chunk.add_top_logprobs();
         top->add_entries()->set_token_id(ids[at]);
         v1::VersionRun* run = chunk.add_versions();
-        run->set_version(at / 4);
+        run->set_version(script.first_version + at / 4);
         run->set_count(1);
       }
       chunk.set_provisional(script.answer_version.has_value());

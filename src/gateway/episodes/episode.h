@@ -72,8 +72,11 @@ class Episode {
   // Returns the version that its calls prefer, with GatewayParts::pins_episodes; -1 = no call has sampled yet.
   int64_t version() const { return version_; }
   // Called when a call that preferred `asked` got `version`, because the engine no longer has `asked`, or because it is
-  // the first call.
-  void NoteVersion(int64_t asked, int64_t version) { version_.compare_exchange_strong(asked, version); }
+  // the first call. An older version is that of an engine that has not loaded `asked` yet, and changes nothing: the next
+  // call may find an engine that has.
+  void NoteVersion(int64_t asked, int64_t version) {
+    if (version > asked) version_.compare_exchange_strong(asked, version);
+  }
   // Returns the number of tokens in the history of its calls. Shared tokens count once.
   int64_t history_tokens() const {
     base::MutexLock lock(mu_);

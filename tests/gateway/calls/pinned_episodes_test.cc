@@ -66,17 +66,38 @@ TEST(PinnedEpisodes, AreOffByDefaultAndForEvaluations) {
   EXPECT_FALSE(evaluated.engine->requests()[0].has_preferred_version());
 }
 
-TEST(PinnedEpisodes, MoveToTheVersionThatTheEngineHasInstead) {
-  World world([](const auto&) { return Saying(kAnswer); });
+TEST(PinnedEpisodes, MoveToTheLaterVersionThatTheEngineHasInstead) {
+  std::atomic<int64_t> version{0};
+  World world([&](const auto&) {
+    Script script = Saying(kAnswer);
+    script.first_version = version;
+    return script;
+  });
   world.pins_episodes = true;
   const auto episode = world.Open();
   object body = Continue(world, episode.api_key(), Body({Msg("user", "hi")}));
   // After a restart, the recorded version counts, which is that of the last id here.
   ASSERT_TRUE(world.Restart().ok());
+  version = 7;
   body = Continue(world, episode.api_key(), std::move(body));
-  // The engine answered with version 0 instead of 2.
   Continue(world, episode.api_key(), std::move(body));
-  EXPECT_THAT(Preferred(world), ElementsAre(-1, 2, 0));
+  EXPECT_THAT(Preferred(world), ElementsAre(-1, 2, 7));
+}
+
+TEST(PinnedEpisodes, KeepTheirVersionWhenAnEngineHasNotLoadedIt) {
+  std::atomic<int64_t> version{5};
+  World world([&](const auto&) {
+    Script script = Saying(kAnswer);
+    script.first_version = version;
+    return script;
+  });
+  world.pins_episodes = true;
+  const auto episode = world.Open();
+  object body = Continue(world, episode.api_key(), Body({Msg("user", "hi")}));
+  version = 4;  // another engine's newest
+  body = Continue(world, episode.api_key(), std::move(body));
+  Continue(world, episode.api_key(), std::move(body));
+  EXPECT_THAT(Preferred(world), ElementsAre(-1, 5, 5));
 }
 
 TEST(PinnedEpisodes, TheRestOfACallPrefersTheVersionOfItsIds) {
