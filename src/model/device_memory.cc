@@ -29,4 +29,6 @@ int64_t PeakDeviceMemory(at::Device device) {
   return AllocatorOf(device).getDeviceStats(IndexOf(device)).allocated_bytes[kAllPools].peak;
 }
 
+void ReleaseDeviceMemory(at::Device device) { AllocatorOf(device).emptyCache(); }
+
 }  // namespace ingot::model

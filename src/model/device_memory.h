@@ -16,4 +16,8 @@ int64_t AvailableDeviceMemory(at::Device device);
 // REQUIRES: not a CPU.
 int64_t PeakDeviceMemory(at::Device device);
 
+// Returns the memory that torch's allocator holds for reuse to the driver, for other processes. Waits for the device.
+// Throws c10::Error. REQUIRES: not a CPU.
+void ReleaseDeviceMemory(at::Device device);
+
 }  // namespace ingot::model

@@ -11,6 +11,7 @@
 #include "trainer/custom_loss/custom_objective.h"
 #include "trainer/draft/draft_warmup.h"
 #include "trainer/pass/gradient_faults.h"
+#include "trainer/pass/tensor_memory.h"
 #include "trainer/policy/owned_model.h"
 #include "trainer/policy/policy_checkpoint.h"
 #include "trainer/run_memory.h"
@@ -284,9 +285,22 @@ absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Trainer::StoreVersion(c
   return parts_.Store(order);
 }
 
+void Trainer::ReleaseUnusedMemory() const {
+  const absl::Status released = AtTorchEdge("releasing unused memory", [&] {
+    ReleaseTensorMemory(policy_.device());
+    return absl::OkStatus();
+  });
+  if (!released.ok()) INGOT_LOG(warn, "trainer: {}", std::string(released.message()));
+}
+
 absl::Status Trainer::Follow() {
   return orders_.Follow({
-      .step = [this](const TrainBatch& batch) { return TrainStep(batch).status(); },
+      .step =
+          [this](const TrainBatch& batch) {
+            const absl::Status stepped = TrainStep(batch).status();
+            if (options_.shares_device) ReleaseUnusedMemory();
+            return stepped;
+          },
       .save = [this](const std::string& root, int64_t step) { return Save(root, step, {}).status(); },
       .store = [this](const StoreOrder& order) { return parts_.Store(order).status(); },
       .begin_stage = [this](StageKind kind, const std::string& checkpoint,

@@ -95,6 +95,9 @@ class Trainer {
   // change any result. Null = neither.
   void BorrowThreads(std::shared_ptr<kernels::ComputeMember> compute) { compute_ = std::move(compute); }
 
+  // Returns the memory that no tensor uses, on the CPU and on this rank's device, to the system.
+  void ReleaseUnusedMemory() const;
+
   // Returns the version of the parameters: the number of optimizer steps since the supervised stages, including skipped
   // ones.
   int64_t version() const { return policy_.version(); }

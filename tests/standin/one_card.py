@@ -28,6 +28,7 @@ CASES = {
     "narrow": {"trainer.dtype": "bf16"},
     "adapters": {"trainer.lora.rank": 8, "trainer.reference_kl_coefficient": 0},
     "checkpointed": {"trainer.checkpoint_layers": "true", "model.layers": 2},
+    "turns": {"cluster.placement": "shared", "scheduler.max_staleness": 0, "scheduler.total_steps": 2},
 }
 
 
@@ -49,7 +50,7 @@ def fits_exactly(ingot, name):
         code, output = ingot.run("train", settings)
         check(code == 0, f"{name} on {mib} MiB: {output[-3000:]}")
     check(re.search(r"^memory plan for the trainer and an engine: ", output, re.M), f"no plan: {output[:2000]}")
-    row = check_run(ingot, name, 1)[-1]
+    row = check_run(ingot, name, settings["scheduler.total_steps"])[-1]
     peak = row["perf/device_memory_peak_bytes"]
     print(f"{name}: planned {plan['planned'] / MIB:.0f} MiB, of which tensors {tensors / MIB:.0f}; they used {peak / MIB:.0f} "
           f"({peak / tensors:.2f})", flush=True)

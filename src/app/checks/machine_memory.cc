@@ -201,6 +201,8 @@ GpuWork GpuWorkOf(const RunConfig& config, const model::ModelConfig& shape, std:
     if (process.role == "rollout" && !config.has_external_engine()) ++work.engines;
   }
   work.processes = one_process ? 1 : (work.rank < 0 ? 0 : work.ranks_here) + work.engines;
+  work.may_take_turns = work.rank >= 0 && work.engines > 0 && config.cluster.takeover_engines == 0;
+  work.turns = work.may_take_turns && config.cluster.placement == Placement::kShared;
   return work;
 }
 

@@ -49,21 +49,28 @@ int64_t CacheBytesOf(const GpuWork& work) {
   return work.engines * rollout::CacheBytes(work.shape, work.rollout, HeldTypeName(work) == "bfloat16" ? 2 : 4);
 }
 
-std::vector<MemoryPlan::Row> TrainerRows(const GpuWork& work) {
+// The rows of a part of the run, and how much of them it uses only in its turn.
+struct PartRows {
+  std::vector<MemoryPlan::Row> rows;
+  int64_t in_turn = 0;
+};
+
+PartRows TrainerRows(const GpuWork& work) {
   if (work.rank < 0) return {};
   std::optional<trainer::RankPlace> place;
   if (work.ranks > 1) place = trainer::RankPlace{work.rank, work.ranks};
   const trainer::MemoryNeed need = trainer::PredictDeviceMemory(work.trainer, work.shape, place, work.context);
   const int64_t ranks = work.ranks_here;
-  return {{"trainer: weights", ranks * need.weights},
-          {"trainer: masters and moments", ranks * need.optimizer},
-          {"trainer: reference policy and trust region", ranks * need.copies},
-          {"trainer: gradients", ranks * need.gradients},
-          {"trainer: activations", ranks * (need.waiting + need.running)},
-          {"trainer: workspace", ranks * need.transient}};
+  return {{{"trainer: weights", ranks * need.weights},
+           {"trainer: masters and moments", ranks * need.optimizer},
+           {"trainer: reference policy and trust region", ranks * need.copies},
+           {"trainer: gradients", ranks * need.gradients},
+           {"trainer: activations", ranks * (need.waiting + need.running)},
+           {"trainer: workspace", ranks * need.transient}},
+          ranks * need.step()};
 }
 
-std::vector<MemoryPlan::Row> EngineRows(const GpuWork& work) {
+PartRows EngineRows(const GpuWork& work) {
   if (work.engines == 0) return {};
   const int element = ElementBytes(work);
   const model::ModelSpec spec = model::SpecOf(work.shape);
@@ -71,10 +78,12 @@ std::vector<MemoryPlan::Row> EngineRows(const GpuWork& work) {
   const int64_t later = spec.trained_elements() * element * (work.versions - 1);
   const int64_t weights = trainer::WeightBytes(work.shape, element) + later;
   const std::string what = work.engines > 1 ? absl::StrCat(work.engines, " engines: ") : "engine: ";
-  return {
-      {absl::StrCat(what, "weights, ", work.versions, " versions"), work.engines * weights},
-      {absl::StrCat(what, "KV cache, ", work.rollout.kv_cache_tokens, " tokens"), CacheBytesOf(work)},
-      {absl::StrCat(what, "forward pass"), work.engines * rollout::ForwardBytes(work.shape, work.rollout, element)}};
+  const int64_t cache = CacheBytesOf(work);
+  const int64_t pass = work.engines * rollout::ForwardBytes(work.shape, work.rollout, element);
+  return {{{absl::StrCat(what, "weights, ", work.versions, " versions"), work.engines * weights},
+           {absl::StrCat(what, "KV cache, ", work.rollout.kv_cache_tokens, " tokens"), cache},
+           {absl::StrCat(what, "forward pass"), pass}},
+          cache + pass};
 }
 
 void Append(std::vector<MemoryPlan::Row> more, std::vector<MemoryPlan::Row>& rows) {
@@ -92,7 +101,10 @@ int64_t CacheThatFits(const GpuWork& work, int64_t available, Overhead overhead)
   least.rollout.kv_cache_tokens = block;
   const int64_t of_block = CacheBytesOf(least);
   if (others > available || of_block == 0) return 0;
-  return static_cast<int64_t>(static_cast<double>(available - others) / (1 + kUnusedShare)) / of_block * block;
+  least.rollout.kv_cache_tokens = 0;
+  const int64_t step = work.turns ? TrainerRows(least).in_turn - EngineRows(least).in_turn : 0;  // memory of the step
+  const auto rest = static_cast<int64_t>(static_cast<double>(available - others) / (1 + kUnusedShare));
+  return (std::max<int64_t>(0, step) + rest) / of_block * block;
 }
 
 // A change of the work, as its settings.
@@ -116,6 +128,13 @@ std::optional<Change> SmallerCache(const Change& change, int64_t available, Over
   GpuWork work = change.work;
   work.rollout.kv_cache_tokens = rest;
   return With(change, absl::StrCat("rollout.kv_cache_tokens=", rest), std::move(work));
+}
+
+std::optional<Change> Turns(const Change& change) {
+  if (change.work.turns || !change.work.may_take_turns) return std::nullopt;
+  GpuWork work = change.work;
+  work.turns = true;
+  return With(change, "cluster.placement=shared", std::move(work));
 }
 
 std::optional<Change> Checkpointed(const Change& change) {
@@ -146,6 +165,7 @@ std::optional<Change> MoreRanks(const Change& change, int ranks) {
   work.rank = 0;
   work.ranks_here = work.processes = 1;
   work.engines = 0;
+  work.turns = work.may_take_turns = false;
   work.trainer.sharding = "layers";
   const std::string engines = change.work.engines > 0 ? ", and engines on other GPUs" : "";
   return With(
@@ -162,6 +182,7 @@ class Search {
   std::vector<std::string> Run(const GpuWork& work) {
     const Change none{"", work};
     Try(SmallerCache(none, available_, overhead_));
+    TryOrShrinkCache(Turns(none));
     TryOrShrinkCache(Checkpointed(none));
     TryMicroBatches(none);
     if (found_.empty()) TryMicroBatches(Checkpointed(none).value_or(none));
@@ -222,8 +243,11 @@ int64_t MemoryPlan::total() const {
 MemoryPlan PlanMemory(const GpuWork& work, int64_t available, Overhead overhead) {
   MemoryPlan plan;
   plan.available = available;
-  Append(TrainerRows(work), plan.rows);
-  Append(EngineRows(work), plan.rows);
+  PartRows trainer = TrainerRows(work), engines = EngineRows(work);
+  Append(std::move(trainer.rows), plan.rows);
+  Append(std::move(engines.rows), plan.rows);
+  const int64_t twice = work.turns ? std::min(trainer.in_turn, engines.in_turn) : 0;
+  if (twice > 0) plan.rows.push_back({"counted twice, because both take turns", -twice});
   const int threads = (work.rank < 0 ? 0 : work.ranks_here) + work.engines;
   const int64_t unused = Unused(plan.total());
   Append({{"CUDA context", overhead == Overhead::kAll ? work.processes * kContextBytes : 0},

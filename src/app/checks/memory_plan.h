@@ -5,6 +5,9 @@
 //   engine    weights of each loaded version | KV cache | a forward pass
 //   process   CUDA context | cuBLAS workspaces | what the caching allocator cannot use
 //
+// If the trainer and the engines take turns, a step's gradients, activations, and workspace and an engine's KV cache and
+// forward pass never exist at the same time, so the smaller of the two is subtracted.
+//
 // A trainer on a GPU counts one full micro-batch, or one sequence as long as the context, if that needs more. A batch
 // whose tree makes more parts wait (trainer/pass/memory.h) may exceed the plan. Pure functions.
 #pragma once
@@ -32,12 +35,14 @@ struct GpuWork {
   int versions = 2;     // versions that an engine has loaded at once: 2 during an update, and the retained ones
   int64_t context = 0;  // maximum length of a sequence in tokens; 0 = at most a micro-batch
   int processes = 1;    // processes that use this GPU
+  // Whether the trainer and the engines take turns (cluster.placement), and whether they could.
+  bool turns = false, may_take_turns = false;
 };
 
 struct MemoryPlan {
   struct Row {
     std::string name;
-    int64_t bytes = 0;
+    int64_t bytes = 0;  // below 0 for memory that was counted twice
   };
   std::vector<Row> rows;  // in display order; without rows of 0 bytes
   int64_t available = 0;  // bytes of the GPU that the plan may use

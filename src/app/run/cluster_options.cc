@@ -63,7 +63,7 @@ void BindRoles(base::Schema& schema, ClusterOptions& o) {
                base::InRange(0, 86400));
   schema.Choice("placement", &o.placement, {"split", "shared"},
                 "split: trainer and engines compute at the same time; shared: they take turns: during a step, engines "
-                "are parked, which frees their KV caches, and calls wait; only on CPUs");
+                "are parked, which frees their KV caches, and calls wait");
   schema.Field("park_timeout_s", &o.park_timeout_s,
                "seconds that an engine gets to finish its forward pass before a step, with placement shared",
                base::LeftOpen(0, 86400));

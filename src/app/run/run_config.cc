@@ -102,6 +102,7 @@ void Derive(RunConfig& config) {
   const CoreBudget cores = SplitCores(config);
   config.rollout.threads = cores.rollout;
   config.trainer.threads = std::max(1, cores.trainer / std::max(1, config.cluster.trainer_ranks));
+  config.rollout.shares_device = config.trainer.shares_device = config.cluster.placement == Placement::kShared;
   config.datapool.path = config.root + "/" + config.name + "/pool";
   if (config.datapool.postgres.name.empty()) config.datapool.postgres.name = config.name;
   config.datapool.postgres.replace = config.if_exists == IfExists::kReplace;
@@ -253,7 +254,6 @@ absl::Status CheckPlacement(const RunConfig& config) {
   const auto refused = [](std::string_view why) {
     return absl::InvalidArgumentError(absl::StrCat("cluster.placement is shared, and ", base::View(why)));
   };
-  if (config.device == "cuda") return refused("device is cuda: engines can be parked only on CPUs; set one of them");
   if (config.has_external_engine())
     return refused("rollout.engine is not ingot: its server cannot be parked; use split");
   if (config.rollout.kv_store.on()) {

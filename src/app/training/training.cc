@@ -28,7 +28,6 @@
 #include "base/rng.h"
 #include "base/run_log.h"
 #include "trainer/loop.h"
-#include "trainer/pass/tensor_memory.h"
 #include "trainer/trainer.h"
 
 namespace ingot::app {
@@ -71,14 +70,6 @@ std::string DescribeBest(const BestModel& best) {
                      (*kept)->version, best.folder());
 }
 
-// With device=auto, the device is known only now.
-absl::Status CheckPlacement(const RunConfig& config, const std::string& device) {
-  if (config.cluster.placement == Placement::kSplit || device == "cpu") return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("cluster.placement is shared, and the device is ", device,
-                                                 ": engines can be parked only on CPUs; set device to cpu, or "
-                                                 "cluster.placement to split"));
-}
-
 // The record has the evaluations from this process and earlier ones.
 GoalVerdict VerdictOf(const RunConfig& config, const RunDir& dir, const RunTally& tally, int64_t version) {
   const std::map<int64_t, double> evaluated = ReadRecord(dir.metrics()).evaluated;
@@ -101,7 +92,6 @@ absl::Status FollowTraining(const RunConfig& config, const RunDir& dir, const st
 absl::StatusOr<bool> RunTraining(const RunConfig& config, const RunDir& dir, const ModelSetup& model,
                                  const TrainerParts& parts, bool resume, base::Metrics& metrics,
                                  const std::atomic<bool>& stop) {
-  INGOT_RETURN_IF_ERROR(CheckPlacement(config, model.device));
   const base::Clock& clock = base::Clock::Real();
   const std::chrono::nanoseconds start = clock.Now();
   const Figures figures = FiguresOf(config.rewards);
@@ -142,8 +132,8 @@ absl::StatusOr<bool> RunTraining(const RunConfig& config, const RunDir& dir, con
   if (config.cluster.placement == Placement::kShared) {
     device.emplace(parts.parked, base::FromSeconds(config.cluster.park_timeout_s));
     options.take_device = [&device] { return device->Take(); };
-    options.give_device = [&device] {
-      trainer::ReleaseTensorMemory();
+    options.give_device = [&device, &trainer] {
+      trainer->ReleaseUnusedMemory();
       device->Give();
     };
   }

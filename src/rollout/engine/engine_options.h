@@ -46,6 +46,9 @@ struct EngineOptions {
   double slice_wait_seconds = 0;  // the rest of a paused request waits up to this long for a newer version
   int64_t request_deadline_ms = 600000;
   double parked_wait_s = 3600;  // a request waits up to this long in a parked engine (parking.h)
+  // Set from cluster.placement, not by a key. The trainer may use the engine's memory of a GPU when the engine starts, so
+  // its KV cache is allocated by the first forward pass.
+  bool shares_device = false;
   int64_t update_deadline_ms = 30000;
   int64_t max_update_bytes = int64_t{64} << 30;
   HaltOptions halt;

@@ -72,7 +72,11 @@ at::Tensor MtpRunner::Draft(const model::MtpHead& head, const DraftBatch& batch,
 
 int64_t MtpRunner::Release() {
   if (!hidden_.defined()) return 0;
-  return cache_->Release() + ReleasePages(hidden_);
+  const int64_t pages = cache_->Release();
+  if (device_.is_cpu()) return pages + ReleasePages(hidden_);
+  const auto states = static_cast<int64_t>(hidden_.nbytes());
+  Drop();
+  return pages + states;
 }
 
 }  // namespace ingot::rollout

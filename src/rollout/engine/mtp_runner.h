@@ -40,7 +40,7 @@ class MtpRunner {
     cache_.reset();
     hidden_ = at::Tensor();
   }
-  // Lets go of the memory and returns its number of bytes.
+  // Returns the memory to the system, or to torch's allocator of a device, and returns its number of bytes.
   int64_t Release();
 
  private:

@@ -62,13 +62,12 @@ PagedCache::PagedCache(const model::ModelConfig& config, std::vector<model::Laye
       first_(first),
       layers_(std::move(layers)),
       recurs_(first == 0 && !config.recurrent.layers.empty()),
+      device_(device),
       model_(base::CanonicalJson(config.ToJson())),
+      dtype_(CacheType(config)),
       k_(layers_.size()),
       v_(layers_.size()),
-      states_(layers_.size()) {
-  while (layers_[attends_].recurrence.exists()) ++attends_;  // the family has such a layer
-  Allocate(at::dtype(CacheType(config)).device(device));
-}
+      states_(layers_.size()) {}
 
 std::span<std::byte> PagedCache::Block(size_t plane, int32_t block) {
   const auto bytes = static_cast<size_t>(block_bytes_[plane]);
@@ -78,7 +77,7 @@ std::span<std::byte> PagedCache::Block(size_t plane, int32_t block) {
 void PagedCache::Begin(const ForwardBatch& batch) {
   batch_ = &batch;
   plans_ = c10::make_intrusive<kernels::AttentionPlans>();
-  if (!pages().is_cpu()) slots_ = View(batch.slots).to(pages().device());
+  if (!on_cpu()) slots_ = View(batch.slots).to(device_);
   if (recurs_) PlanStates();
 }
 
@@ -86,7 +85,7 @@ at::Tensor PagedCache::Attend(int64_t layer, const model::AttentionInput& input)
   layer -= first_;
   const at::Tensor &q = input.q, &k = input.k, &v = input.v;
   const at::ScalarType dtype = q.scalar_type();
-  if (!used_) FixType(dtype);
+  Use(dtype);
   const at::ScalarType stored = k_[layer].scalar_type();
   Write(k.to(stored), k_[layer]);
   if (!input.spec.keys_are_values()) Write(v.to(stored), v_[layer]);
@@ -108,7 +107,9 @@ void PagedCache::Clear(int64_t slot) {
 
 int64_t PagedCache::Release() {
   int64_t bytes = 0;
-  for (const at::Tensor& plane : planes_) bytes += ReleasePages(plane);
+  for (const at::Tensor& plane : planes_)
+    bytes += on_cpu() ? ReleasePages(plane) : static_cast<int64_t>(plane.nbytes());
+  if (!on_cpu()) Free();
   return bytes;
 }
 
@@ -116,8 +117,8 @@ at::Tensor PagedCache::Recur(int64_t layer, const model::RecurrentInput& input) 
   layer -= first_;
   const kernels::DeltaInput& given = input.tensors;
   const at::ScalarType dtype = given.x.scalar_type();
-  if (!used_) FixType(dtype);
-  const auto stored = [&](const at::Tensor& t) { return t.to(pages().scalar_type()); };
+  Use(dtype);
+  const auto stored = [&](const at::Tensor& t) { return t.to(dtype_); };
   const kernels::DeltaStates& states = states_[layer];
   return kernels::GatedDeltaForward(input.spec.shape,
                                     {stored(given.x), stored(given.step), stored(given.rate), stored(given.convolution),
@@ -158,14 +159,21 @@ void PagedCache::Write(const at::Tensor& rows, at::Tensor& pages) const {
   }
 }
 
-void PagedCache::Allocate(const at::TensorOptions& options) {
-  planes_.clear();  // they hold the earlier pages
+void PagedCache::Free() {
+  planes_.clear();
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    k_[i] = v_[i] = at::Tensor();
+    states_[i] = {};
+  }
+}
+
+void PagedCache::Allocate() {
+  Free();  // before the new pages are allocated
+  const at::TensorOptions options = at::dtype(dtype_).device(device_);
   // Initialized to zero because attention may read entries after a sequence's last key in its page and multiplies
   // them by zero.
   for (size_t i = 0; i < layers_.size(); ++i) {
     const model::AttentionSpec& spec = layers_[i].attention;
-    k_[i] = v_[i] = at::Tensor();
-    states_[i] = {};
     if (layers_[i].recurrence.exists()) {
       states_[i] = kernels::NewDeltaStates(layers_[i].recurrence.shape, blocks_, options);
       continue;
@@ -187,10 +195,12 @@ void PagedCache::ListPlanes() {
   for (const at::Tensor& plane : planes_) block_bytes_.push_back(static_cast<int64_t>(plane.nbytes()) / blocks_);
 }
 
-void PagedCache::FixType(at::ScalarType model) {
+void PagedCache::Use(at::ScalarType model) {
   const at::ScalarType dtype = model == at::kBFloat16 ? at::kBFloat16 : at::kFloat;
+  const bool fixes = !used_ && dtype_ != dtype;
+  if (fixes) dtype_ = dtype;
   used_ = true;
-  if (pages().scalar_type() != dtype) Allocate(pages().options().dtype(dtype));
+  if (fixes || planes_.empty()) Allocate();
 }
 
 }  // namespace ingot::rollout

@@ -37,21 +37,22 @@ int64_t ReleasePages(const at::Tensor& tensor);
 // into a shared block, so a cached prompt continues from the state after its last shared block.
 class PagedCache final : public model::AttentionBackend, public KvPages {
  public:
+  // Neither allocates the pages.
   PagedCache(const model::ModelConfig& config, int64_t blocks, int64_t block_tokens, at::Device device);
   // A cache of other layers than the configuration's. Attend is called with `first` for the first of them.
   PagedCache(const model::ModelConfig& config, std::vector<model::LayerSpec> layers, int64_t first, int64_t blocks,
              int64_t block_tokens, at::Device device);
 
-  bool on_cpu() const { return pages().is_cpu(); }
-  // Fixes the type of the pages, which otherwise the first pass does.
-  void Use(at::ScalarType model) {
-    if (!used_) FixType(model);
-  }
+  bool on_cpu() const { return device_.is_cpu(); }
+  // Allocates the pages. Otherwise, the first pass does, also after a Release. Throws c10::Error.
+  void Allocate();
+  // Fixes the type of the pages, and allocates them if there are none. Every pass begins with this. Throws c10::Error.
+  void Use(at::ScalarType model);
 
   // KvPages.
   const std::vector<int64_t>& block_bytes() const override { return block_bytes_; }
   std::span<std::byte> Block(size_t plane, int32_t block) override;
-  std::string dtype() const override { return pages().scalar_type() == at::kBFloat16 ? "BF16" : "F32"; }
+  std::string dtype() const override { return dtype_ == at::kBFloat16 ? "BF16" : "F32"; }
   std::string model() const override { return model_; }
   std::string numerics() const override { return Numerics(); }
 
@@ -63,34 +64,31 @@ class PagedCache final : public model::AttentionBackend, public KvPages {
   // Sets a slot's keys and values to zero.
   void Clear(int64_t slot);
 
-  // Returns the pages of all layers to the system. They are zero when they are used again.
+  // Returns the pages of all layers to the system, or to torch's allocator of a device. They are zero when they are
+  // used again. Returns their number of bytes.
   int64_t Release();
 
   at::Tensor Recur(int64_t layer, const model::RecurrentInput& input) override;
 
  private:
-  const at::Tensor& pages() const { return k_[attends_]; }
-
   // Plans the rows' parents and the rows after which a block stores its state: the last row of each block.
   void PlanStates();
 
   // Writes row i of `rows` to slot i.
   void Write(const at::Tensor& rows, at::Tensor& pages) const;
 
-  void Allocate(const at::TensorOptions& options);
+  void Free();
 
   void ListPlanes();
-
-  // The configuration's dtype was only a guess. The first weights determine the type.
-  void FixType(at::ScalarType model);
 
   const int64_t blocks_, block_tokens_, first_;
   const std::vector<model::LayerSpec> layers_;
   const bool recurs_;
+  const at::Device device_;
   const std::string model_;
-  std::vector<at::Tensor> planes_;    // [blocks, ...]: keys, values, and states of all layers
+  at::ScalarType dtype_;            // first the configuration's, which is only a guess; the first weights determine it
+  std::vector<at::Tensor> planes_;  // [blocks, ...]: keys, values, and states of all layers; empty = none allocated
   std::vector<int64_t> block_bytes_;  // by plane
-  size_t attends_ = 0;                // the first layer with pages
   std::vector<at::Tensor> k_, v_;
   std::vector<kernels::DeltaStates> states_;  // for recurrent layers, by block
   const ForwardBatch* batch_ = nullptr;

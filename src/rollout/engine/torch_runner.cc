@@ -74,6 +74,7 @@ class TorchRunner final : public ModelRunner {
         cache_(config, options.kv_cache_tokens / options.kv_block_tokens, options.kv_block_tokens, device),
         mtp_(config, options.kv_cache_tokens / options.kv_block_tokens, options.kv_block_tokens, device) {
     if (options.kv_store.on()) Numerics();  // reads this program, for which no step should wait
+    if (device.is_cpu() || !options.shares_device) cache_.Allocate();
   }
 
   int64_t vocab_size() const override { return config_.vocab_size; }
@@ -94,13 +95,15 @@ class TorchRunner final : public ModelRunner {
   }
 
   absl::StatusOr<int64_t> ReleaseMemory() override {
-    if (!device_.is_cpu()) {
-      return absl::UnimplementedError(
-          "an engine can share its device with the trainer only on CPUs: set cluster.placement to split");
+    try {
+      // Not slots_: requests draft from them as soon as their KV is computed again.
+      rows_ = normalizers_ = hidden_ = drafted_ = draft_rows_ = at::Tensor();
+      const int64_t bytes = cache_.Release() + mtp_.Release();
+      if (!device_.is_cpu()) model::ReleaseDeviceMemory(device_);
+      return bytes;
+    } catch (const std::exception& error) {
+      return FromTorchException(error, "parking the rollout engine");
     }
-    // Not slots_: requests draft from them as soon as their KV is computed again.
-    rows_ = normalizers_ = hidden_ = drafted_ = draft_rows_ = at::Tensor();
-    return cache_.Release() + mtp_.Release();
   }
 
   absl::StatusOr<std::shared_ptr<const RunnableModel>> Load(
@@ -355,7 +358,7 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> NewTorchRunner(const model::ModelCo
   INGOT_RETURN_IF_ERROR(options.Validate());
   try {
     INGOT_RETURN_IF_ERROR(config.CheckDevice(device));
-    INGOT_RETURN_IF_ERROR(CheckCacheFits(config, options, device));
+    if (device == "cpu" || !options.shares_device) INGOT_RETURN_IF_ERROR(CheckCacheFits(config, options, device));
     INGOT_RETURN_IF_ERROR(CheckStoreDevice(options, device));
     return std::make_unique<TorchRunner>(config, options, at::Device(device), std::move(compute));
   } catch (const std::exception& error) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "model/device_memory.h"
 
 namespace ingot::trainer {
 namespace {
@@ -191,5 +192,10 @@ TensorMemory TensorMemoryNow() { return TensorCache::Get().Now(); }
 void OfferTensorMemory() { TensorCache::Get().Offer(); }
 
 void ReleaseTensorMemory() { TensorCache::Get().Release(); }
+
+void ReleaseTensorMemory(c10::Device device) {
+  ReleaseTensorMemory();
+  if (!device.is_cpu()) model::ReleaseDeviceMemory(device);
+}
 
 }  // namespace ingot::trainer

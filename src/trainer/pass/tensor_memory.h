@@ -9,6 +9,8 @@
 // clearing them. New pages are mapped only when the cache is empty.
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <cstdint>
 
 namespace ingot::trainer {
@@ -30,5 +32,7 @@ void OfferTensorMemory();
 
 // Returns the cache to the system.
 void ReleaseTensorMemory();
+// The same, and also the memory that torch's allocator of `device` holds for reuse. Throws c10::Error.
+void ReleaseTensorMemory(c10::Device device);
 
 }  // namespace ingot::trainer

@@ -161,7 +161,7 @@ absl::Status StageRun::End() {
     policy.Unite();
     policy.UseOptimizer(context_.options.optimizer);
     base::ReturnFreedMemory();
-    ReleaseTensorMemory();  // the stage's steps may have needed more
+    ReleaseTensorMemory(policy.device());  // the stage's steps may have needed more
     return policy.reference().Start(policy.parameters());
   });
   return Agree(context_.ranks, ended);

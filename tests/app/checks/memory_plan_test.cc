@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <vector>
@@ -137,6 +138,46 @@ TEST(MemoryPlan, GivesTheRestToTheKvCache) {
   EXPECT_THAT(std::string(refused.message()),
               AllOf(HasSubstr("the GPU does not have enough memory for the run"), HasSubstr("KV cache, "),
                     HasSubstr(absl::StrCat("What fits: rollout.kv_cache_tokens=", rest, "; or"))));
+}
+
+// cluster.placement shared: the trainer's step and the engine's KV cache are never in memory at the same time.
+TEST(MemoryPlan, CountsOnlyTheLargerOfTwoTurns) {
+  GpuWork work = Work(k06B);
+  for (const int64_t tokens : {16384, 131072}) {  // 1.9 GB, less than the step needs, and 15 GB
+    work.rollout.kv_cache_tokens = tokens;
+    work.turns = false;
+    const MemoryPlan split = PlanMemory(work, Gpu("h100"));
+    work.turns = true;
+    const MemoryPlan turns = PlanMemory(work, Gpu("h100"));
+    const int64_t step = RowOf(split, "trainer: gradients") + RowOf(split, "trainer: activations") +
+                         RowOf(split, "trainer: workspace");
+    const int64_t engine = RowOf(split, "engine: KV cache") + RowOf(split, "engine: forward pass");
+    EXPECT_EQ(RowOf(turns, "counted twice"), -std::min(step, engine));
+    const double saved = 1.05 * static_cast<double>(std::min(step, engine));  // with the allocator's twentieth
+    EXPECT_NEAR(static_cast<double>(split.total() - turns.total()), saved, 2) << tokens;
+  }
+}
+
+TEST(MemoryPlan, GivesTheStepsMemoryToTheKvCacheInItsTurn) {
+  GpuWork work = Work(k06B);
+  const int64_t split = PlanMemory(work, Gpu("24")).cache_rest;
+  work.turns = true;
+  const int64_t rest = PlanMemory(work, Gpu("24")).cache_rest;
+  EXPECT_GT(rest, split);
+  work.rollout.kv_cache_tokens = rest;
+  EXPECT_TRUE(PlanMemory(work, Gpu("24")).fits());
+  work.rollout.kv_cache_tokens = rest + 2 * work.rollout.kv_block_tokens;
+  EXPECT_FALSE(PlanMemory(work, Gpu("24")).fits());
+}
+
+TEST(MemoryPlan, NamesTurnsIfTheyFit) {
+  GpuWork work = Work(k06B);
+  work.turns = true;
+  const int64_t needed = PlanMemory(work, 0).total();
+  work.turns = false;
+  EXPECT_THAT(WaysToFit(work, needed), ::testing::Not(::testing::Contains("cluster.placement=shared")));
+  work.may_take_turns = true;
+  EXPECT_THAT(WaysToFit(work, needed), ::testing::Contains("cluster.placement=shared"));
 }
 
 TEST(MemoryPlan, NamesTheWaysToTrainAllWeightsOf8B) {

@@ -158,8 +158,8 @@ TEST(RunConfig, NumericsIsOneKeyForTheWholeRun) {
 
 TEST(RunConfig, ASharedDeviceNeedsEnginesThatCanBeParked) {
   EXPECT_TRUE(Load(kAgents, {"cluster.placement=shared"}).ok());
+  EXPECT_TRUE(Load(kAgents, {"cluster.placement=shared", "device=cuda"}).ok());
   for (const auto& [setting, words] : std::initializer_list<std::pair<const char*, const char*>>{
-           {"device=cuda", "device is cuda"},
            {"rollout.kv_store.path=/kv", "rollout.kv_store.path is set"},
            {"cluster.takeover_engines=1", "cluster.takeover_engines is above 0"}}) {
     EXPECT_TRUE(Load(kAgents, {setting}).ok()) << setting;
