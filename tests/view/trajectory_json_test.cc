@@ -104,6 +104,18 @@ TEST_F(TrajectoryJsonTest, ACallSaysHowItsBranchBegan) {
   EXPECT_FALSE(json.at("calls").as_array()[0].at("after_trunk").as_bool());
 }
 
+TEST_F(TrajectoryJsonTest, ACallHasItsRoleAndItsReward) {
+  v1::EpisodeTree tree = Tree("ab", "cd");
+  tree.mutable_calls(0)->set_role("white");
+  (*tree.mutable_episode()->mutable_call_rewards())[tree.calls(0).call_id()] = -1;
+  const base::json::object json = EpisodeTreeJson(tree, *Bytes(), {}, 100).value();
+  const base::json::array& calls = json.at("calls").as_array();
+  EXPECT_EQ(calls[0].at("role"), "white");
+  EXPECT_EQ(calls[0].at("reward").as_double(), -1);
+  EXPECT_EQ(calls[1].at("role"), "");
+  EXPECT_EQ(json.at("reward").as_double(), -1);
+}
+
 TEST_F(TrajectoryJsonTest, ATokenThatEndsWithinACharacterLeavesItToTheNext) {
   const std::string json = CallTokensJson(Tree("a", "\xC3\xA9"), 1, Bytes()).value();
   EXPECT_NE(json.find("[\"a\",\"\",\"\xC3\xA9\",\"?\""), std::string::npos) << json;
@@ -135,6 +147,7 @@ TEST_F(TrajectoryJsonTest, HostileTextStaysTextInEveryField) {
   term.set_detail(evil);
   for (v1::Call& call : *tree.mutable_calls()) {
     call.set_branch(evil);
+    call.set_role(evil);
     call.set_model(evil);
     call.set_fork_cause(evil);
   }

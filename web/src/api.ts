@@ -96,6 +96,7 @@ export interface ToolCall { function?: { name?: string; arguments?: unknown } }
 export interface Message { role?: string; content?: unknown; reasoning_content?: unknown; tool_calls?: ToolCall[] }
 export interface Call {
   call: number; id: string; parent: number; branch: string; parent_branch: string; fork_cause: string;
+  role: string;  // the player or other part in the episode that made the call; "" = not given by the client
   after_trunk: boolean; origin: "" | "summary" | "sub-agent"; origin_call: number; finish: string;
   model: string; trained: boolean; malformed: boolean; temperature: number; context_tokens: number; cached_tokens: number;
   sampled_tokens: number; started_s: number; queue_s: number; decode_s: number; ended_s: number; reward: number;

@@ -2,7 +2,7 @@
 import { hash } from "./address";
 import { EpisodeTree, Run, TreeNode, ask } from "./api";
 import { count, h, link, number, replace, seconds, table } from "./dom";
-import { beginning, callLink, describeCall, message, raw, rewards, timeline } from "./message";
+import { asRole, beginning, callLink, describeCall, message, raw, rewards, roleRewards, timeline } from "./message";
 import { View } from "./view";
 
 const kNodes = 400;  // tree nodes shown at a time
@@ -64,8 +64,8 @@ function branchesBegin(episode: EpisodeTree, first: number[]): string[][] {
 
 function sampledBy(episode: EpisodeTree, node: TreeNode): string {
   const calls = node.calls ?? [];
-  const branch = episode.calls.find((call) => call.call === calls[0])?.branch;
-  return `, call ${calls.join(", ")}${branch ? `, branch ${branch}` : ""}`;
+  const first = episode.calls.find((call) => call.call === calls[0]);
+  return `, call ${calls.join(", ")}${first?.branch ? `, branch ${first.branch}` : ""}${first ? asRole(first) : ""}`;
 }
 
 function versions(node: TreeNode): string {
@@ -81,12 +81,13 @@ export class EpisodeView implements View {
   async update(_: Run): Promise<void> {
     const episode = await ask<EpisodeTree>("episode", { id: this.wanted.get("id") ?? "" });
     const whole = Math.max(1e-3, episode.seconds, ...episode.calls.map((call) => call.ended_s));
+    const roles = episode.calls.some((call) => call.role);
     const detail = h("div", { "aria-live": "polite" });
     const show = (index: number) => {
       const call = episode.calls[index];
       if (!call) return;
       replace(detail, h("div", { class: "card" },
-        h("h3", {}, `Call ${call.call}`),
+        h("h3", {}, `Call ${call.call}${asRole(call)}`),
         beginning(call) ? h("p", {}, h("span", { class: "begins" }, beginning(call))) : null,
         h("p", { class: "soft" }, describeCall(call), call.parent >= 0 ? `; continues call ${call.parent}` : "",
           call.malformed ? "; its tool call is malformed" : "",
@@ -104,13 +105,15 @@ export class EpisodeView implements View {
       episode.state === "forked" ? h("p", {}, "It is a trunk: the episodes of its ",
         link(hash("group", { group: episode.group, kind: episode.kind }), "group"), " continue from its last call.") : null,
       rewards(episode),
+      roleRewards(episode),
       episode.terms.some((term) => term.detail) ? table("Reward terms", ["term", "#weight", "#value", "details"],
         episode.terms.map((term) => [term.term, number(term.weight), number(term.value), raw(term.detail)])) : null,
       episode.cause || episode.detail ? h("div", {}, h("b", {}, episode.cause), raw(episode.detail)) : null,
       episode.payload ? h("details", {}, h("summary", {}, "The task"), raw(episode.payload)) : null,
       h("div", { class: "split" },
-        h("div", {}, table("Calls on the episode's timeline: queue and prompt, then decoding", ["call", "#sampled", "finish", "time", "message"],
-          episode.calls.map((call, i) => [callLink(episode, call), call.sampled_tokens, call.finish, timeline(call, whole),
+        h("div", {}, table("Calls on the episode's timeline: queue and prompt, then decoding",
+          ["call", ...(roles ? ["role", "#reward"] : []), "#sampled", "finish", "time", "message"],
+          episode.calls.map((call, i) => [callLink(episode, call), ...(roles ? [call.role || "–", number(call.reward)] : []), call.sampled_tokens, call.finish, timeline(call, whole),
             h("button", { onclick: () => show(i), "aria-label": `show call ${call.call}` }, "show")])), detail),
         h("div", {}, h("h3", {}, "The tree"), this.tree(episode))));
     show(episode.calls.length - 1);

@@ -3,7 +3,7 @@ import { hash } from "./address";
 import { Episode, Group, Run, ask } from "./api";
 import { Child, h, link, number, replace, seconds, table } from "./dom";
 import { Order, clicked, inOrder, kColumns } from "./episode_order";
-import { beginning, callLink, describeCall, message, raw, rewards } from "./message";
+import { asRole, beginning, callLink, describeCall, message, raw, rewards, roleRewards } from "./message";
 import { View } from "./view";
 
 interface List { episodes: Episode[]; next: string | null; looked_at: number }
@@ -103,9 +103,10 @@ export class GroupView implements View {
           h("h3", {}, link(hash("episode", { id: episode.id }), `sample ${episode.sample}`), ` · ${episode.state} · ${seconds(episode.seconds)}`),
           episode.trunk ? h("p", { class: "soft" }, "from the trunk ", link(hash("episode", { id: episode.trunk }), episode.trunk.slice(0, 12))) : null,
           rewards(episode),
+          roleRewards(episode),
           episode.detail ? raw(episode.detail) : null,
           episode.calls.map((call) => h("section", {},
-            h("p", { class: "soft" }, callLink(episode, call), " ", beginning(call) ? h("span", { class: "begins" }, beginning(call)) : null, call.advantage === undefined ? "" : ` advantage ${number(call.advantage)}`, " · ", describeCall(call)),
+            h("p", { class: "soft" }, callLink(episode, call), asRole(call), " ", beginning(call) ? h("span", { class: "begins" }, beginning(call)) : null, call.advantage === undefined ? "" : ` advantage ${number(call.advantage)}`, call.reward ? ` reward ${number(call.reward)}` : "", " · ", describeCall(call)),
             message(call.delivered)))))));
   }
 }

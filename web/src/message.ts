@@ -1,7 +1,8 @@
 // Draws messages, rewards, and times of calls for the group and episode views.
 import { hash } from "./address";
-import { Call, Episode, Message } from "./api";
-import { Child, h, link, number, seconds } from "./dom";
+import { Call, Episode, EpisodeTree, Message } from "./api";
+import { Child, count, h, link, number, seconds } from "./dom";
+import { rolesOf } from "./roles";
 
 export function raw(text: string, kind = ""): HTMLElement {
   return h("pre", { class: `raw ${kind}` }, text);
@@ -31,6 +32,13 @@ export function rewards(episode: Episode): Child {
     Object.entries(episode.signals).sort().map(([name, value]) => h("span", { class: "soft" }, ` · ${name} ${number(value)}`)));
 }
 
+// Draws what each role in the episode earned; null = no call names a role.
+export function roleRewards(episode: EpisodeTree): Child {
+  const roles = rolesOf(episode);
+  return roles.length ? h("p", { class: "roles" }, roles.map((one, i) => [i ? " · " : "", h("b", {}, one.role || "no role"),
+    ` reward ${number(one.reward)} `, h("span", { class: "soft" }, `in ${count(one.calls, "call")}${one.trained ? "" : ", not trained"}`)])) : null;
+}
+
 export function describeCall(call: Call): string {
   return `${number(call.context_tokens)} prompt tokens (${number(call.cached_tokens)} from the cache), ${call.sampled_tokens} sampled, ${call.finish}; ` +
     `queue and prompt ${seconds(call.queue_s)}, decoding ${seconds(call.decode_s)}`;
@@ -52,6 +60,10 @@ export function beginning(call: Call, before?: Call): string {
 
 export function callLink(episode: Episode, call: Call): HTMLElement {
   return link(hash("call", { id: episode.id, call: call.call }), `call ${call.call}`);
+}
+
+export function asRole(call: Call): string {
+  return call.role ? ` as ${call.role}` : "";
 }
 
 // Draws a call's queue and decoding times on the episode's timeline.

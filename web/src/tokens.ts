@@ -3,7 +3,7 @@
 import { hash } from "./address";
 import { EpisodeTree, Run, Tokens, ask } from "./api";
 import { h, link, number, replace, seconds, swatch } from "./dom";
-import { beginning, describeCall, message, rewards } from "./message";
+import { asRole, beginning, describeCall, message, rewards, roleRewards } from "./message";
 import { Path, Token } from "./token_path";
 import { Scale, ScaleName, kScales, scaleOf } from "./token_scale";
 import { TokenTip } from "./token_tip";
@@ -128,9 +128,10 @@ export class TokensView implements View {
     const beside = (at: number, word: string) => episode.calls[at] ? [link(hash("call", { id: episode.id, call: episode.calls[at].call }), word), " "] : null;
     replace(this.whole, h("p", {}, beside(index - 1, "previous call"), beside(index + 1, "next call")),
       beginning(call) ? h("p", {}, h("span", { class: "begins" }, beginning(call))) : null,
-      h("p", { class: "soft" }, describeCall(call), `; from ${seconds(call.started_s)} to ${seconds(call.ended_s)} of the episode`,
+      h("p", { class: "soft" }, asRole(call) ? `${asRole(call).trim()}; ` : "", describeCall(call), `; from ${seconds(call.started_s)} to ${seconds(call.ended_s)} of the episode`,
         call.advantage === undefined ? "" : `; advantage ${number(call.advantage)}`, call.reward ? `; reward ${number(call.reward)}` : ""),
       rewards(episode),
+      roleRewards(episode),
       h("details", {}, h("summary", {}, "The delivered message"), message(call.delivered)));
   }
 

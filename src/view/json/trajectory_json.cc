@@ -74,6 +74,7 @@ object CallJson(const v1::EpisodeTree& tree, const v1::Call& call, const std::ma
           {"parent", parent == sequences.end() ? -1 : parent->second},
           {"branch", SafeText(call.branch())},
           {"parent_branch", SafeText(call.parent_branch())},
+          {"role", SafeText(call.role())},
           {"fork_cause", SafeText(call.fork_cause())},
           {"after_trunk", !call.parent_call_id().empty() && parent == sequences.end()},
           {"finish", tree::FinishName(call.finish())},
