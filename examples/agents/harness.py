@@ -24,8 +24,11 @@ class Model:
     def __init__(self):
         self.http, self.tokens = tool_agent.Http(env.get("OPENAI_BASE_URL", "")), None
 
-    def ask(self, messages, tools=None, max_tokens=None, model=None):
+    def ask(self, messages, tools=None, max_tokens=None, model=None, role=None):
+        """`role` names the player in a game of several, for rewards per role."""
         request = {"model": model or env.get("OPENAI_MODEL", "default"), "messages": messages}
+        if role:
+            request["metadata"] = {"ingot_role": role}
         if tools:
             request["tools"] = tools
         if max_tokens:
@@ -37,15 +40,19 @@ class Model:
         return reply["choices"][0]["message"]
 
 
-def post(reward, signals=None, facts=None):
-    """Posts the episode's reward, signals, and facts to the gateway, for the verifier `agent_posted`."""
+def post(reward, signals=None, facts=None, calls=None):
+    """Posts the episode's reward, signals, and facts to the gateway, for the verifier `agent_posted`. `calls` has rewards of
+    single calls: [{"turn": 0, "reward": 1}]."""
     url = env.get("OPENAI_BASE_URL", "")
     scheme, _, rest = url.partition("://")
     http = tool_agent.Http(f"{scheme}://{rest.partition('/')[0]}")
     if "INGOT_EPISODE_ID" not in env:
         raise Failure("INGOT_EPISODE_ID is not set, so the reward cannot be posted")
     headers = {"Content-Type": "application/json", "Authorization": "Bearer " + env.get("OPENAI_API_KEY", "")}
-    body = dumps({"reward": reward, "signals": signals or {}, "facts": facts or {}}).encode()
+    posted = {"reward": reward, "signals": signals or {}, "facts": facts or {}}
+    if calls:
+        posted["calls"] = calls
+    body = dumps(posted).encode()
     status, _, reply = http.post(f"/ingot/v1/episodes/{env['INGOT_EPISODE_ID']}/reward", headers, body)
     if status != 200:
         raise Failure(f"the gateway rejected the reward with {status}: {reply[:200].decode('utf-8', 'replace')}")
