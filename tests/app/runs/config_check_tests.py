@@ -57,6 +57,8 @@ def mutations(ingot):
         ("SGLang's drain", {"rollout.engine": "sglang", "rollout.external.swap": "drain"}, "has no pause that lets requests finish"),
         ("engine's numerics", {"rollout.engine": "vllm", "numerics": "exact"}, "rollout.engine is not ingot"),
         ("engine's versions", {"rollout.engine": "vllm", "eval.at_start": "true"}, "eval.at_start"),
+        ("engine's experts", {"rollout.engine": "vllm", "rollout.record_routes": "true"}, "another engine's experts"),
+        ("engine's store", {"rollout.engine": "vllm", "rollout.kv_store.path": folder / "kv"}, "another engine keeps its own KV"),
         ("store's folder", {"rollout.kv_store.path": "/proc/nowhere"}, "/proc/nowhere"),
         ("store's chunks", {"rollout.kv_store.path": folder / "kv", "rollout.kv_store.chunk_tokens": 7}, "kv_block_tokens"),
         ("prefill without a store", {"rollout.router.prefill_engines": 1}, "kv_store.path"),

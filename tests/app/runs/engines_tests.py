@@ -69,6 +69,7 @@ def case_train(ingot):
     write_asking_config(ingot)
     code, output = ingot.run("train", settings(ingot, "trained", "sglang"))
     check(code == 0, f"exit code {code}: {output}")
+    check("whose control routes run any method" in output, f"agents can reach the server, and nobody says so: {output}")
     check_end(ingot, "trained")
 
 
