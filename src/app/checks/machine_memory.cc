@@ -239,11 +239,15 @@ absl::StatusOr<std::vector<GpuPlan>> PlanOnGpus(const RunConfig& config, const m
   std::vector<GpuPlan> plans;
   for (const std::vector<RoleProcess>& processes : all) {
     const GpuWork work = GpuWorkOf(config, shape, processes, one_process);
-    std::string what = Describe(work);
-    if (std::ranges::any_of(plans, [&](const GpuPlan& plan) { return plan.what == what; })) continue;
-    plans.push_back({what, PlanMemory(work, gpus.card_bytes)});
+    GpuPlan plan{Describe(work), PlanMemory(work, gpus.card_bytes)};
     INGOT_RETURN_IF_ERROR(
-        CheckPlan(work, plans.back().plan, absl::StrCat("a GPU (", gpus.card, ") with ", what), Overhead::kAll));
+        CheckPlan(work, plan.plan, absl::StrCat("a GPU (", gpus.card, ") with ", plan.what), Overhead::kAll));
+    const auto same = std::ranges::find(plans, plan.what, &GpuPlan::what);
+    if (same == plans.end()) {
+      plans.push_back(std::move(plan));
+    } else if (same->plan.total() < plan.plan.total()) {  // ranks own different parameters
+      *same = std::move(plan);
+    }
   }
   return plans;
 }

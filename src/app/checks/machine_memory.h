@@ -67,8 +67,8 @@ struct GpuPlan {
 absl::StatusOr<GpuPlan> PlanOnDevice(const RunConfig& config, const model::ModelConfig& shape,
                                      const DeviceChoice& device);
 
-// Plans a run on GPUs that this machine may not have. Returns one plan for each kind of GPU, such as the one with the
-// trainer's rank 0. `one_process` = all roles are in one process, as with `ingot train`. Otherwise, each machine has
+// Plans a run on GPUs that this machine may not have. Returns the largest plan for each kind of GPU, such as those
+// with another rank than 0. `one_process` = all roles are in one process, as with `ingot train`. Otherwise, each machine has
 // `gpus.count` GPUs, which its trainer ranks and then its engines take in turn. Same errors as PlanOnDevice and
 // RolesOfNode, and INVALID_ARGUMENT if a machine has fewer GPUs than trainer ranks.
 absl::StatusOr<std::vector<GpuPlan>> PlanOnGpus(const RunConfig& config, const model::ModelConfig& shape,

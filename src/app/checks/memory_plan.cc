@@ -151,6 +151,13 @@ std::optional<Change> MicroBatch(const Change& change, int64_t tokens) {
   return With(change, absl::StrCat("trainer.micro_batch_tokens=", tokens), std::move(work));
 }
 
+std::optional<Change> Context(const Change& change, int64_t tokens) {
+  GpuWork work = change.work;
+  work.context = tokens;
+  work.rollout.context_length = static_cast<int32_t>(tokens);
+  return With(change, absl::StrCat("rollout.context_length=", tokens), std::move(work));
+}
+
 std::optional<Change> Adapted(const Change& change) {
   if (change.work.rank < 0 || change.work.shape.lora.rank > 0) return std::nullopt;
   GpuWork work = change.work;
@@ -186,6 +193,7 @@ class Search {
     TryOrShrinkCache(Checkpointed(none));
     TryMicroBatches(none);
     if (found_.empty()) TryMicroBatches(Checkpointed(none).value_or(none));
+    if (found_.empty()) TryContexts(none);
     TryLarger(Adapted(none));
     for (const int ranks : {2, 4, 8, 16, 32, 64}) {
       if (TryLarger(MoreRanks(none, ranks))) break;
@@ -209,6 +217,16 @@ class Search {
     const int64_t least = std::max<int64_t>(256, change.work.context / 256);  // planning time grows with the parts
     for (int64_t tokens = change.work.trainer.micro_batch_tokens / 2; tokens >= least; tokens /= 2) {
       if (TryOrShrinkCache(MicroBatch(change, tokens))) return true;
+    }
+    return false;
+  }
+
+  // Half of the context, a quarter, and so on. Also with recomputed layers.
+  bool TryContexts(const Change& change) {
+    constexpr int64_t kLeast = 1024;
+    for (int64_t tokens = change.work.context / 2; tokens >= kLeast; tokens /= 2) {
+      const std::optional<Change> shorter = Context(change, tokens);
+      if (TryOrShrinkCache(shorter) || TryOrShrinkCache(Checkpointed(*shorter))) return true;
     }
     return false;
   }

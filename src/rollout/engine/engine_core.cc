@@ -14,10 +14,6 @@ using std::chrono::nanoseconds;
 
 namespace {
 
-// The maximum number of rows that one step may score, and of drafts that it may verify. Each one needs a
-// vocabulary-sized row in memory.
-constexpr size_t kScoredRows = 64, kDraftRows = 64;
-
 std::vector<std::unique_ptr<Drafter>> DraftersOf(const EngineOptions& options, ModelRunner& runner,
                                                  std::vector<std::unique_ptr<Drafter>> drafters) {
   if (!runner.can_take_back()) return {};
@@ -384,7 +380,7 @@ void EngineCore::PlanDrafts(size_t free_rows) {
       sampling_.push_back({sequence.get(), RoomForDrafts(*sequence)});
     }
   }
-  speculator_.Plan(sampling_, rows, static_cast<int64_t>(std::min(free_rows, kDraftRows)));
+  speculator_.Plan(sampling_, rows, static_cast<int64_t>(std::min<size_t>(free_rows, kDraftRows)));
   for (const Speculator::Sampling& one : sampling_) {
     Sequence& sequence = *one.sequence;
     const size_t tokens = sequence.tokens.size();

@@ -120,6 +120,10 @@ class EngineCore {
   // failed, and they and the pauses between them took at least kMinFailingTime. OK = steps can succeed.
   const absl::Status& fault() const { return fault_; }
 
+  // The maximum number of rows that one step may score, and of drafts that it may verify. Each one needs a
+  // vocabulary-sized row in memory.
+  static constexpr int kScoredRows = 64, kDraftRows = 64;
+
   // Another process may take the device's memory for a moment, in which many short passes can fail. A pause between two
   // of them counts at most kMaxPause: clients retry after a pause, but an idle engine is not a failing one.
   static constexpr int kMinFailedPasses = 8;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "model/layer_spec.h"
+#include "rollout/engine/engine_core.h"
 
 namespace ingot::rollout {
 namespace {
@@ -32,8 +33,9 @@ int64_t ForwardBytes(const model::ModelConfig& config, const EngineOptions& opti
   for (const model::LayerSpec& layer : model::SpecOf(config).layers) {
     row = std::max(row, RowBytes(layer, config.hidden_size, element_bytes));
   }
-  const int64_t sampled = std::min(options.max_running, options.max_batch_tokens);
   const int64_t rows = options.max_batch_tokens;
+  const int64_t drafts = options.speculation.drafters.empty() ? 0 : EngineCore::kDraftRows;
+  const int64_t sampled = std::min(options.max_running + drafts + EngineCore::kScoredRows, rows);
   return std::max(row * rows,
                   sampled * config.vocab_size * kLogits * kWide + rows * config.hidden_size * element_bytes);
 }

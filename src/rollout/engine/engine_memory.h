@@ -14,7 +14,7 @@ namespace ingot::rollout {
 int64_t CacheBytes(const model::ModelConfig& config, const EngineOptions& options, int element_bytes);
 
 // Returns the temporaries of the widest forward pass on a GPU: one layer over max_batch_tokens rows, or the logits of
-// max_running rows.
+// max_running rows and of the drafts and scored rows of a step.
 int64_t ForwardBytes(const model::ModelConfig& config, const EngineOptions& options, int element_bytes);
 
 }  // namespace ingot::rollout

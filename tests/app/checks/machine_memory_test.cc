@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -126,6 +127,26 @@ TEST(MachineMemory, RejectsMoreRanksThanAMachineHasGpus) {
   EXPECT_THAT(std::string(rejected.message()), HasSubstr("puts 3 ranks on a machine with 2 GPUs (h100)"));
   gpus.count = 0;
   EXPECT_TRUE(plan(Config(1, 3)).ok()) << "one for each";
+}
+
+// A rank's optimizer has the state of the parameters that it owns, and no two ranks own equally many.
+TEST(MachineMemory, PlansTheLargestOfTheOtherRanks) {
+  const GpuMachine gpus{.card = "h100", .card_bytes = int64_t{80} << 30, .count = 8};
+  for (const int ranks : {3, 4, 5, 6, 7}) {
+    const RunConfig config = Config(1, ranks);
+    int64_t largest = 0, second = 0;
+    for (int rank = 1; rank < ranks; ++rank) {
+      const std::vector<RoleProcess> processes = {{"trainer", rank}};
+      const GpuWork work = GpuWorkOf(config, Shape(), processes, /*one_process=*/false);
+      const int64_t total = PlanMemory(work, gpus.card_bytes).total();
+      largest = std::max(largest, total);
+      if (rank == 1) second = total;
+    }
+    const auto plans = PlanOnGpus(config, Shape(), gpus, /*one_process=*/false);
+    ASSERT_TRUE(plans.ok()) << plans.status();
+    EXPECT_EQ(plans->at(1).what, "another rank of the trainer");
+    EXPECT_EQ(plans->at(1).plan.total(), largest) << ranks << " ranks, of which rank 1 needs " << second;
+  }
 }
 
 TEST(MachineMemory, NotesThatProcessesShareAGpu) {

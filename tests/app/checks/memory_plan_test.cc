@@ -17,6 +17,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 // Qwen3's config.json. hidden, intermediate, layers, heads; all have 8 KV heads of width 128, a vocabulary of 151,936,
 // and a context of 40,960.
@@ -80,8 +81,11 @@ TEST(MemoryPlan, CountsAllWeightsOfAModel) {
   EXPECT_EQ(RowOf(plan, "engine: weights"), 4 * 596049920LL + kTables) << "the version that it serves, and the next";
   // Per token: keys and values, 8 heads of 128, 2 bytes, 28 layers = 114,688 bytes.
   EXPECT_EQ(RowOf(plan, "engine: KV cache"), 16384 * 114688LL);
-  // Logits of 64 requests, 4 times in fp32, and 1024 rows of the last layer.
-  EXPECT_EQ(RowOf(plan, "engine: forward pass"), 64 * 151936 * 16LL + 1024 * 1024 * 2);
+  // Logits of 64 requests, 64 drafts, and 64 scored rows, 4 times in fp32, and 1024 rows of the last layer.
+  EXPECT_EQ(RowOf(plan, "engine: forward pass"), (64 + 64 + 64) * 151936 * 16LL + 1024 * 1024 * 2);
+  GpuWork plain = Work(k06B);
+  plain.rollout.speculation.drafters.clear();
+  EXPECT_EQ(RowOf(PlanMemory(plain, Gpu("24")), "engine: forward pass"), (64 + 64) * 151936 * 16LL + 1024 * 1024 * 2);
   EXPECT_EQ(RowOf(plan, "CUDA context"), 512LL << 20);
   EXPECT_EQ(RowOf(plan, "cuBLAS workspaces"), 64LL << 20);
 }
@@ -104,7 +108,7 @@ TEST(MemoryPlan, FitsOrIsRefusedOnEachCard) {
     std::array<bool, 4> fits;  // on 24, 40, 80, and 141 GiB
   };
   // In GB, without the last twentieth: weights + masters and moments + update (8 bytes a parameter, or the micro-batch)
-  // + engine's weights + KV cache + 0.2 for the forward pass + 0.6 for the process.
+  // + engine's weights + KV cache + 0.5 for the forward pass + 0.6 for the process.
   //   0.6B           1.2 +  7.2 +  4.8 +  2.4 + 1.9 + 0.8 =  18
   //   1.7B           3.4 + 20.6 + 13.8 +  6.9 + 1.9 + 0.8 =  47
   //   4B, rank 16    8.1 +  0.4 +  1.3 +  8.2 + 2.4 + 0.8 =  21
@@ -193,6 +197,19 @@ TEST(MemoryPlan, NamesTheWaysToTrainAllWeightsOf8B) {
   EXPECT_TRUE(WaysToFit(work, int64_t{4} << 30).empty());
   EXPECT_THAT(std::string(CheckPlan(work, PlanMemory(work, 1 << 20), "the GPU", Overhead::kAll).message()),
               AllOf(HasSubstr("rollout.kv_cache_tokens"), HasSubstr("trainer.micro_batch_tokens")));
+}
+
+// The KV cache must hold one sequence.
+TEST(MemoryPlan, NamesAShorterContextIfOneSequenceDoesNotFit) {
+  GpuWork work = Work(k06B);
+  work.rank = -1;
+  work.context = 40960;
+  work.rollout.kv_cache_tokens = 65536;
+  const std::vector<std::string> ways = WaysToFit(work, int64_t{6} << 30);
+  ASSERT_EQ(ways.size(), 1u);
+  // 6.4 GB less 2.4 of weights, 0.5 of logits, 0.6 of the process, and a twentieth: 23,000 tokens of 114,688 bytes.
+  EXPECT_THAT(ways[0], HasSubstr("rollout.context_length=20480 with rollout.kv_cache_tokens=2"));
+  EXPECT_THAT(WaysToFit(work, int64_t{9} << 30)[0], StartsWith("rollout.kv_cache_tokens=")) << "all of the context";
 }
 
 TEST(MemoryPlan, ShrinksWithTheSettingsThatShrinkIt) {
