@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "kernels/draws/race.h"
 #include "rollout/cache/kv_pages.h"
 #include "rollout/engine/model_runner.h"
 #include "weights/snapshot.h"
@@ -95,6 +96,7 @@ class FakeRunner final : public ModelRunner, public KvPages {
       kv_[batch.slots[i]] = Entry(weights, static_cast<int32_t>(batch.token_ids[i]), batch.positions[i]);
     }
     rows_.clear();
+    drawn_.clear();
     normalizers_.clear();
     routes_.clear();
     if (batch.want_routes) {
@@ -114,12 +116,16 @@ class FakeRunner final : public ModelRunner, public KvPages {
         normalizers_.emplace_back();
         std::vector<float> row = Row(entries, weights, vocab_, batch.temperatures[sampled++], &normalizers_.back());
         if (edit) edit(row);
-        if (spoiled) std::fill(row.begin(), row.end(), std::nanf(""));
+        if (spoiled || poisoned) std::fill(row.begin(), row.end(), std::nanf(""));
+        if (const RowRace& race = batch.races[sampled - 1]; draws_itself && race.whole) {
+          const int64_t winner = kernels::Race({row.data(), vocab_, nullptr}, race.seed);
+          drawn_.push_back({static_cast<int32_t>(winner), winner < 0 ? 0 : row[winner]});
+          continue;
+        }
         rows_.insert(rows_.end(), row.begin(), row.end());
       }
     }
     if (sampled != batch.sampled_rows.size()) return absl::InternalError("a sampled row belongs to no sequence");
-    if (poisoned) std::fill(rows_.begin(), rows_.end(), std::nanf(""));
     ++passes;
     return std::span<const float>(rows_);
   }
@@ -131,12 +137,15 @@ class FakeRunner final : public ModelRunner, public KvPages {
     return static_cast<int64_t>(kv_.size() * sizeof(uint64_t));
   }
 
+  bool draws() const override { return draws_itself; }
+  std::span<const DrawnId> Drawn() const override { return drawn_; }
   std::span<const float> LogNormalizers() const override { return normalizers_; }
   // A layer with one choice: the row's position plus 300, so that both bytes matter.
   std::span<const uint16_t> Routes() const override { return routes_; }
 
   std::vector<int32_t> eos;
   bool takes_back = true;
+  bool draws_itself = false;  // as a runner on a device
   std::string kv_numerics = "fake";
   bool releases = true;
   absl::Status fail, fail_load;
@@ -153,6 +162,7 @@ class FakeRunner final : public ModelRunner, public KvPages {
   const std::vector<int64_t> block_bytes_;
   std::vector<uint64_t> kv_;
   std::vector<float> rows_, normalizers_;
+  std::vector<DrawnId> drawn_;
   std::vector<uint16_t> routes_;
 };
 

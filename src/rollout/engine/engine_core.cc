@@ -444,6 +444,7 @@ void EngineCore::AppendRows(Sequence& sequence, const WeightVersion& version) {
       if (static_cast<size_t>(at) + 1 < sequence.score_from) continue;
       batch_.sampled_rows.push_back(attention.q_begin + at - attention.q_offset);
       batch_.temperatures.push_back(sequence.draw.temperature);
+      batch_.races.emplace_back();
       batch_sampled_.push_back(&sequence);
       batch_targets_.push_back(static_cast<size_t>(at) + 1);
     }
@@ -452,7 +453,9 @@ void EngineCore::AppendRows(Sequence& sequence, const WeightVersion& version) {
   if (static_cast<size_t>(attention.key_count) >= sequence.tokens.size()) {
     const auto draws = static_cast<int64_t>(sequence.draft.ids.size()) + 1;
     const float temperature = sequence.draw.temperature;
+    const bool whole = sequence.needs_only_the_draw();
     for (int64_t back = draws; back > 0; --back) {
+      batch_.races.push_back({whole, RaceSeed(sequence.draw, sequence.sampled() + draws - back)});
       batch_targets_.push_back(0);
       batch_.sampled_rows.push_back(static_cast<int64_t>(batch_.token_ids.size()) - back);
       batch_.temperatures.push_back(temperature == 0 ? 1.0f : temperature);
@@ -516,22 +519,13 @@ void EngineCore::RunVersion(const WeightVersion& version, std::vector<Emission>*
   }
   failed_passes_ = 0;
   NoteSalt(version);
-  const size_t width = static_cast<size_t>(runner_.vocab_size());
-  TakeBackNaN(*rows, width);
+  ListDrawRows(*rows);
+  TakeBackNaN();
   for (Sequence* sequence : batch_sequences_) {
     sequence->computed += sequence->planned;
     Publish(*sequence, version.salt);
   }
   OfferChunks(version, clock_.Now() - start);
-  const std::span<const float> normalizers =
-      batch_.want_normalizers ? runner_.LogNormalizers() : std::span<const float>();
-  const std::span<const uint16_t> routes = batch_.want_routes ? runner_.Routes() : std::span<const uint16_t>();
-  const size_t taken = batch_sampled_.empty() ? 0 : routes.size() / batch_sampled_.size();  // per row
-  draw_rows_.clear();
-  for (size_t m = 0; m < batch_sampled_.size(); ++m) {
-    draw_rows_.push_back(
-        {rows->subspan(m * width, width), normalizers.empty() ? 0 : normalizers[m], routes.subspan(m * taken, taken)});
-  }
   for (size_t m = 0, count = 1; m < batch_sampled_.size(); m += count) {
     Sequence& sequence = *batch_sampled_[m];
     count = 1;
@@ -549,12 +543,34 @@ void EngineCore::RunVersion(const WeightVersion& version, std::vector<Emission>*
   for (Sequence* sequence : batch_sequences_) FinishScored(*sequence, version, out);
 }
 
+void EngineCore::ListDrawRows(std::span<const float> rows) {
+  const auto width = static_cast<size_t>(runner_.vocab_size());
+  const std::span<const float> normalizers =
+      batch_.want_normalizers ? runner_.LogNormalizers() : std::span<const float>();
+  const std::span<const uint16_t> routes = batch_.want_routes ? runner_.Routes() : std::span<const uint16_t>();
+  const size_t taken = batch_sampled_.empty() ? 0 : routes.size() / batch_sampled_.size();  // per row
+  std::span<const DrawnId> drawn = runner_.draws() ? runner_.Drawn() : std::span<const DrawnId>();
+  draw_rows_.clear();
+  for (size_t m = 0; m < batch_sampled_.size(); ++m) {
+    DrawRow& row = draw_rows_.emplace_back();
+    row.log_normalizer = normalizers.empty() ? 0 : normalizers[m];
+    row.routes = routes.subspan(m * taken, taken);
+    if (runner_.draws() && batch_.races[m].whole) {
+      row.drawn = drawn[0];
+      drawn = drawn.subspan(1);
+    } else {
+      row.logprobs = rows.first(width);
+      rows = rows.subspan(width);
+    }
+  }
+}
+
 // A draft whose keys or values are not finite also spoils the rows before it, because attention multiplies them by a
 // probability of 0. Such a request is computed again without drafts.
-void EngineCore::TakeBackNaN(std::span<const float> rows, size_t width) {
+void EngineCore::TakeBackNaN() {
   for (size_t m = 0; m < batch_sampled_.size(); ++m) {
     Sequence& sequence = *batch_sampled_[m];
-    if (sequence.draft.ids.empty() || !std::isnan(rows[m * width])) continue;
+    if (sequence.draft.ids.empty() || !draw_rows_[m].nan()) continue;
     sequence.takes_drafts = false;
   }
   for (size_t i = running_.size(); i-- > 0;) {

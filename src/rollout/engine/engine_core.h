@@ -159,7 +159,7 @@ class EngineCore {
   void FailPass(const absl::Status& error, std::chrono::nanoseconds start, std::vector<Emission>* out);
   void AppendRows(Sequence& sequence, const WeightVersion& version);
   void OfferChunks(const WeightVersion& version, std::chrono::nanoseconds took);
-  void TakeBackNaN(std::span<const float> rows, size_t width);
+  void TakeBackNaN();
   void Publish(Sequence& sequence, uint64_t salt);
   size_t RowsOf(const Sequence& sequence, size_t budget, size_t& scored_budget) const;
   absl::Status Score(Sequence& sequence, size_t token, const WeightVersion& version, std::span<const float> row);
@@ -167,9 +167,11 @@ class EngineCore {
   void FinishScored(Sequence& sequence, const WeightVersion& version, std::vector<Emission>* out);
   // A row of the last forward pass from which an id is sampled.
   struct DrawRow {
-    std::span<const float> logprobs;
-    float log_normalizer;
+    std::span<const float> logprobs;  // empty = the runner has drawn the id
+    DrawnId drawn;                    // what the runner has drawn
+    float log_normalizer = 0;
     std::span<const uint16_t> routes;  // empty = not recorded
+    bool nan() const;
   };
   // Samples from the request's rows in order, as long as each draft equals the id sampled before it. Returns true if
   // the request ended.
@@ -180,8 +182,9 @@ class EngineCore {
   void Count(Sequence& sequence, const WeightVersion& version, int32_t id);
   // Frees the resources of an ended request.
   void Release(Sequence& sequence);
-  absl::StatusOr<int32_t> NextId(Sequence& sequence, const WeightVersion& version, std::span<const float> row,
-                                 float log_normalizer);
+  absl::StatusOr<DrawnId> NextId(Sequence& sequence, const WeightVersion& version, const DrawRow& drawn);
+  // Fills draw_rows_ from the runner's results.
+  void ListDrawRows(std::span<const float> rows);
   bool Pauses(const Sequence& sequence) const;
   v1::FinishReason FinishOf(Sequence& sequence, int32_t id, float logprob, v1::GenerateChunk* chunk);
   void FillLast(const Sequence& sequence, v1::FinishReason finish, v1::GenerateChunk* chunk) const;

@@ -10,8 +10,8 @@ namespace ingot::rollout {
 namespace {
 
 // One NaN or infinite logit makes every entry of a log-softmax row NaN.
-absl::Status CheckRow(const WeightVersion& version, std::span<const float> row) {
-  if (!std::isnan(row[0])) return absl::OkStatus();
+absl::Status CheckRow(const WeightVersion& version, bool nan) {
+  if (!nan) return absl::OkStatus();
   return absl::InternalError(absl::StrCat("the weights of version ", version.version,
                                           " give NaN log-probs: training has diverged, or the checkpoint is broken"));
 }
@@ -37,14 +37,20 @@ void AddAlternatives(std::span<const float> row, int32_t count, v1::GenerateChun
 
 }  // namespace
 
-absl::StatusOr<int32_t> EngineCore::NextId(Sequence& sequence, const WeightVersion& version, std::span<const float> row,
-                                           float log_normalizer) {
-  INGOT_RETURN_IF_ERROR(CheckRow(version, row));
-  if (!sequence.forced_ids.empty()) return sequence.forced_ids[sequence.sampled()];
+bool EngineCore::DrawRow::nan() const { return logprobs.empty() ? drawn.id < 0 : std::isnan(logprobs[0]); }
+
+absl::StatusOr<DrawnId> EngineCore::NextId(Sequence& sequence, const WeightVersion& version, const DrawRow& drawn) {
+  INGOT_RETURN_IF_ERROR(CheckRow(version, drawn.nan()));
+  if (drawn.logprobs.empty()) return drawn.drawn;
+  const std::span<const float> row = drawn.logprobs;
+  if (!sequence.forced_ids.empty()) {
+    const int32_t forced = sequence.forced_ids[sequence.sampled()];
+    return DrawnId{forced, row[forced]};
+  }
   ShapedRow drawn_from{row, {}};
   if (sequence.shaper.has_value()) {
     scratch_.row.assign(row.begin(), row.end());
-    sequence.shaper->Shape(log_normalizer, scratch_.row);
+    sequence.shaper->Shape(drawn.log_normalizer, scratch_.row);
     drawn_from.logprobs = scratch_.row;
   }
   if (sequence.constraint.has_value()) {
@@ -52,7 +58,7 @@ absl::StatusOr<int32_t> EngineCore::NextId(Sequence& sequence, const WeightVersi
   }
   INGOT_ASSIGN_OR_RETURN(const int32_t id, sampler_.Draw(drawn_from, sequence.draw, sequence.sampled()));
   if (sequence.constraint.has_value()) INGOT_RETURN_IF_ERROR(sequence.constraint->Accept(id));
-  return id;
+  return DrawnId{id, row[id]};
 }
 
 bool EngineCore::Sample(Sequence& sequence, const WeightVersion& version, std::span<const DrawRow> rows,
@@ -85,17 +91,17 @@ void EngineCore::Settle(Sequence& sequence, uint64_t salt) {
 bool EngineCore::SampleOne(Sequence& sequence, const WeightVersion& version, const DrawRow& drawn,
                            std::vector<Emission>* out) {
   const std::span<const float> row = drawn.logprobs;
-  const absl::StatusOr<int32_t> next = NextId(sequence, version, row, drawn.log_normalizer);
+  const absl::StatusOr<DrawnId> next = NextId(sequence, version, drawn);
   if (!next.ok()) {
     out->push_back({std::move(sequence.gate), next.status(), true});
     return true;
   }
-  const int32_t id = *next;
+  const auto [id, logprob] = *next;
   Emission emission{sequence.gate, v1::GenerateChunk(), false};
   Count(sequence, version, id);
   v1::GenerateChunk& chunk = *emission.chunk;
   chunk.add_token_ids(id);
-  chunk.add_logprobs(row[id]);
+  chunk.add_logprobs(logprob);
   v1::VersionRun& run = *chunk.add_versions();
   run.set_version(version.version);
   run.set_count(1);
@@ -103,7 +109,7 @@ bool EngineCore::SampleOne(Sequence& sequence, const WeightVersion& version, con
   if (sequence.record_routes) chunk.set_routes(RouteBytes(drawn.routes));
   if (sequence.top_logprobs > 0) *chunk.add_top_logprobs() = TopOf(row, sequence.top_logprobs);
   if (sequence.record_alternatives > 0) AddAlternatives(row, sequence.record_alternatives, chunk);
-  const v1::FinishReason finish = FinishOf(sequence, id, row[id], &chunk);
+  const v1::FinishReason finish = FinishOf(sequence, id, logprob, &chunk);
   if (finish != v1::FINISH_UNSPECIFIED) {
     FillLast(sequence, finish, &chunk);
     stats_.paused_requests += finish == v1::FINISH_PAUSED ? 1 : 0;
@@ -167,7 +173,7 @@ bool EngineCore::Pauses(const Sequence& sequence) const {
 
 absl::Status EngineCore::Score(Sequence& sequence, size_t token, const WeightVersion& version,
                                std::span<const float> row) {
-  INGOT_RETURN_IF_ERROR(CheckRow(version, row));
+  INGOT_RETURN_IF_ERROR(CheckRow(version, std::isnan(row[0])));
   sequence.scores[token - sequence.score_from] = row[sequence.tokens[token]];
   return absl::OkStatus();
 }

@@ -20,6 +20,18 @@ class RunnableModel {
   virtual ~RunnableModel() = default;
 };
 
+// The race (kernels/draws/race.h) that draws a sampled row's id.
+struct RowRace {
+  bool whole = false;  // true = the race is over all ids, and the engine needs nothing else of the row
+  uint64_t seed = 0;
+};
+
+// The winner of a RowRace.
+struct DrawnId {
+  int32_t id = -1;  // -1 = the row's log-probs are NaN
+  float logprob = 0;
+};
+
 // One forward pass over rows from several sequences, all with the same version. It first writes row i's key and value
 // to slots[i] = block * block_tokens + offset. Then each sequence attends through its block table.
 struct ForwardBatch {
@@ -30,6 +42,7 @@ struct ForwardBatch {
   std::vector<int32_t> block_tables;
   std::vector<int64_t> sampled_rows;  // rows that need a next-token distribution, ascending
   std::vector<float> temperatures;    // > 0, one per sampled row
+  std::vector<RowRace> races;         // one per sampled row
   bool want_normalizers = false;      // true = LogNormalizers will be called
   bool want_routes = false;           // true = Routes will be called
 
@@ -41,6 +54,7 @@ struct ForwardBatch {
     block_tables.clear();
     sampled_rows.clear();
     temperatures.clear();
+    races.clear();
     want_normalizers = want_routes = false;
   }
 };
@@ -102,9 +116,15 @@ class ModelRunner {
     return absl::UnimplementedError("the model runner cannot release its memory");
   }
 
-  // Returns log_softmax(logits / temperature), shape [sampled rows, vocab_size], valid until the next call. Writes the
-  // KV cache.
+  // Returns log_softmax(logits / temperature), shape [sampled rows, vocab_size], valid until the next call. Leaves out
+  // the rows with a whole race if the runner draws. Writes the KV cache.
   virtual absl::StatusOr<std::span<const float>> Forward(const RunnableModel& model, const ForwardBatch& batch) = 0;
+
+  // Returns whether Forward runs the whole races of a batch, where the rows are, instead of returning these rows.
+  virtual bool draws() const { return false; }
+
+  // Returns the winners of the last Forward's whole races, in the order of their rows. REQUIRES: draws().
+  virtual std::span<const DrawnId> Drawn() const { return {}; }
 
   // Returns logsumexp(logits / temperature), which log_softmax subtracted, for each row in the last Forward. REQUIRES:
   // the batch had want_normalizers.

@@ -102,6 +102,12 @@ struct Sequence {
   // Returns the number of tokens to compute. The distribution after a scored request's last token is not needed.
   size_t computable() const { return prefill_only ? prefill_end : score_from > 0 ? tokens.size() - 1 : tokens.size(); }
 
+  // Returns whether a row's sampled id and its log-prob are all that the request needs of it.
+  bool needs_only_the_draw() const {
+    return draw.races_over_all() && forced_ids.empty() && top_logprobs == 0 && record_alternatives == 0 &&
+           !shaper.has_value() && !constraint.has_value();
+  }
+
   // KV. Empty while waiting.
   std::vector<KvBlocks::Ref> blocks;
   size_t computed = 0;    // number of tokens whose KV is in `blocks`

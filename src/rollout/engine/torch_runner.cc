@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/process_memory.h"
+#include "kernels/torch/race.h"
 #include "kernels/torch/softmax.h"
 #include "kernels/torch/threads.h"
 #include "model/device_memory.h"
@@ -153,13 +154,17 @@ class TorchRunner final : public ModelRunner {
       if (runnable.draft_head.has_value() || (speculates_ && runnable.mtp_head.has_value())) hidden_ = sampled;
       const kernels::Policy policy(transformer.Logits(sampled), View(batch.temperatures).to(device_));
       if (batch.want_normalizers) normalizers_ = policy.LogNormalizers().to(at::kCPU);
-      rows_ = policy.LogSoftmax(/*overwrite_logits=*/true).to(at::kCPU);
+      const at::Tensor rows = policy.LogSoftmax(/*overwrite_logits=*/true);
+      rows_ = draws() ? Draw(rows, batch.races) : rows;
       return std::span<const float>(rows_.const_data_ptr<float>(), static_cast<size_t>(rows_.numel()));
     } catch (const std::exception& error) {
       return FromTorchException(error, "a forward pass of the rollout engine");
     }
   }
 
+  // On a CPU, the engine draws from the rows where they are.
+  bool draws() const override { return !device_.is_cpu(); }
+  std::span<const DrawnId> Drawn() const override { return drawn_ids_; }
   std::span<const uint16_t> Routes() const override { return routes_; }
 
   bool KeepHidden(size_t row, size_t slot) override {
@@ -207,6 +212,32 @@ class TorchRunner final : public ModelRunner {
   static bool Uses(const EngineOptions& options, std::string_view drafter) {
     const std::vector<std::string>& all = options.speculation.drafters;
     return std::find(all.begin(), all.end(), drafter) != all.end();
+  }
+
+  // Runs the whole races on the device, and returns the other rows on the CPU. Neither needs a copy of the rows on the
+  // device: races of the other rows are run too.
+  at::Tensor Draw(const at::Tensor& rows, const std::vector<RowRace>& races) {
+    std::vector<int64_t> seeds;
+    int64_t others = 0;
+    for (const RowRace& race : races) {
+      seeds.push_back(static_cast<int64_t>(race.seed));
+      others += race.whole ? 0 : 1;
+    }
+    drawn_ids_.clear();
+    if (others < rows.size(0)) {
+      const auto [winners, logprobs] = kernels::RaceRows(rows, View(seeds).to(device_));
+      const at::Tensor ids = winners.to(at::kCPU), of_ids = logprobs.to(at::kCPU);
+      for (int64_t i = 0; i < rows.size(0); ++i) {
+        if (!races[static_cast<size_t>(i)].whole) continue;
+        drawn_ids_.push_back(
+            {static_cast<int32_t>(ids.const_data_ptr<int64_t>()[i]), of_ids.const_data_ptr<float>()[i]});
+      }
+    }
+    at::Tensor kept = at::empty({others, rows.size(1)}, at::kFloat);
+    for (int64_t i = 0, at = 0; i < rows.size(0); ++i) {
+      if (!races[static_cast<size_t>(i)].whole) kept[at++].copy_(rows[i]);
+    }
+    return kept;
   }
 
   // Drafts cannot change a result, so an error only ends the drafts.
@@ -307,6 +338,7 @@ class TorchRunner final : public ModelRunner {
   std::vector<at::Tensor> slots_;    // KeepHidden's
   at::Tensor drafted_, draft_rows_;  // the last Draft's hidden states and result
   std::vector<uint16_t> routes_;
+  std::vector<DrawnId> drawn_ids_;  // by the last Forward
   base::Mutex mu_;
   std::shared_ptr<const model::RopeTables> rope_ ABSL_GUARDED_BY(mu_);  // shared by all versions
   std::map<std::string, Uploaded> uploaded_ ABSL_GUARDED_BY(mu_);       // newest by name; empty on the CPU

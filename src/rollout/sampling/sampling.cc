@@ -6,8 +6,6 @@
 #include <limits>
 #include <numeric>
 
-#include "base/rng.h"
-
 namespace ingot::rollout {
 
 namespace {
@@ -47,9 +45,8 @@ DrawOptions DrawOptions::From(const v1::SamplingParams& params) {
 }
 
 absl::StatusOr<int32_t> Sampler::Draw(const ShapedRow& row, const DrawOptions& options, int64_t index) {
-  const int64_t place = options.temperature == 0
-                            ? kernels::MostLikely(row.logprobs.data(), std::ssize(row.logprobs))
-                            : DrawPlace(row, options, base::DeriveSeed(options.seed, static_cast<uint64_t>(index)));
+  const int64_t place = options.temperature == 0 ? kernels::MostLikely(row.logprobs.data(), std::ssize(row.logprobs))
+                                                 : DrawPlace(row, options, RaceSeed(options, index));
   if (place < 0) {
     return absl::FailedPreconditionError(
         "no token is left to sample: sampling.logit_bias and the grammar exclude every possible next token");

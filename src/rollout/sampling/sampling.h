@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "base/rng.h"
 #include "base/status.h"
 #include "kernels/draws/race.h"
 #include "proto/rollout.pb.h"
@@ -30,8 +31,16 @@ struct DrawOptions {
   float min_p = 0;        // 0 = no limit
   uint64_t seed = 0;
 
+  // Returns whether a race over all ids draws the token.
+  bool races_over_all() const { return temperature > 0 && top_k == 0 && (top_p == 0 || top_p == 1) && min_p == 0; }
+
   static DrawOptions From(const v1::SamplingParams& params);
 };
+
+// Returns the seed of the race that draws the request's token `index`.
+inline uint64_t RaceSeed(const DrawOptions& options, int64_t index) {
+  return base::DeriveSeed(options.seed, static_cast<uint64_t>(index));
+}
 
 // The distribution from which a token is sampled.
 struct ShapedRow {
