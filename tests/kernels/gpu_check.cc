@@ -1,5 +1,5 @@
 // gpu_check LIBINGOT_CUDA [--no-bench] [--no-checks] [--small]: on a machine with a card, prints JSON lines: the device,
-// every check of attention_checks.h and of races, then times. --small leaves out the larger checks and divides the lengths of the timed
+// every check of attention_checks.h, of races, and of added rows, then times. --small leaves out the larger checks and divides the lengths of the timed
 // shapes by 128, and decodes small batches alone. Exit code 0 = all checks hold. A program of its own, since such a machine has no GoogleTest.
 #include <ATen/ATen.h>
 #include <dlfcn.h>
@@ -15,6 +15,7 @@
 
 #include "kernels/attention/attention_checks.h"
 #include "kernels/cuda/probe.h"
+#include "kernels/torch/add_rows.h"
 #include "kernels/torch/race.h"
 #include "kernels/torch/tree_attention.h"
 
@@ -140,6 +141,20 @@ void CheckRaces(const std::function<void(const testing::CheckResult&)>& report, 
   }
 }
 
+// Sums of rows with equal ids have the bits of the CPU's.
+void CheckAddRows(const std::function<void(const testing::CheckResult&)>& report, bool small) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kDouble}) {
+    const int64_t width = small ? 40 : 1000, count = small ? 300 : 20000;
+    const at::Tensor rows = at::randn({count, width}).to(type), sums = at::randn({50, width}).to(type);
+    const at::Tensor ids = at::randint(50, {count}, at::kLong).mul_(at::randint(2, {count}, at::kLong));
+    const at::Tensor wanted = sums.clone(), got = sums.to(at::kCUDA);
+    AddRows(wanted, ids, rows);
+    AddRows(got, ids.to(at::kCUDA), rows.to(at::kCUDA));
+    report({std::string("rows added in ") + c10::toString(type) + ": the CPU's bits",
+            at::equal(got.to(at::kCPU), wanted) ? 0.0 : 1.0, 0});
+  }
+}
+
 struct Options {
   bool checks = true, bench = true, small = false;
 };
@@ -188,6 +203,7 @@ int Main(int argc, char** argv) {
   if (options.checks) {
     testing::CheckTreeAttention(at::Device(at::kCUDA, 0), report, options.small);
     CheckRaces(report, options.small);
+    CheckAddRows(report, options.small);
   }
   if (options.bench) {
     const int64_t divisor = options.small ? kSmaller : 1;

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "kernels/layers.h"
+#include "kernels/torch/add_rows.h"
 #include "kernels/torch/operands.h"
 #include "kernels/torch/threads.h"
 #include "kernels/torch/typed.h"
@@ -179,16 +180,8 @@ class SwiGluFunction : public Function<SwiGluFunction> {
 void AddEmbeddingGradient(const at::Tensor& ids, const at::Tensor& grad, const at::Tensor& weight) {
   const at::NoGradGuard no_history;
   at::Tensor& by_weight = weight.mutable_grad();
-  if (!weight.is_cpu()) {
-    at::Tensor all = at::embedding_dense_backward(grad, ids, weight.size(0), /*padding_idx=*/-1, false);
-    by_weight = by_weight.defined() ? by_weight.add_(all) : all;
-    return;
-  }
   if (!by_weight.defined()) by_weight = at::zeros_like(weight);
-  const auto [occurring, place, counts] = at::_unique2(ids, /*sorted=*/true, /*return_inverse=*/true);
-  at::Tensor sums = by_weight.index_select(0, occurring).to(AccumulatorType(grad));
-  sums.index_add_(0, place, grad.to(sums.scalar_type()));
-  by_weight.index_copy_(0, occurring, sums.to(by_weight.scalar_type()));
+  AddRows(by_weight, ids, grad);
 }
 
 at::Tensor RmsNormOp(const at::Tensor& x, const at::Tensor& weight, double eps) {

@@ -11,9 +11,9 @@
 namespace ingot::kernels {
 
 // Adds the gradient of an embedding lookup, grad [rows, n] for tokens ids (int64 [rows]), to the .grad of the embedding
-// weight [vocab, n]. On the CPU, a token's bf16 gradients and its previous .grad are summed in fp32, because a bf16 sum
-// of thousands of terms stops growing after a few hundred. If .grad exists, reads and writes only the rows of the given
-// tokens. On other devices, ATen computes the sum.
+// weight [vocab, n], in the order of the rows (add_rows.h). A token's bf16 gradients and its previous .grad are summed in
+// fp32, because a bf16 sum of thousands of terms stops growing after a few hundred. If .grad exists, reads and writes
+// only the rows of the given tokens. The sums are the same bits on every device.
 void AddEmbeddingGradient(const at::Tensor& ids, const at::Tensor& grad, const at::Tensor& weight);
 
 // RMSNorm over the last dimension. x is [rows, n] and weight [n].

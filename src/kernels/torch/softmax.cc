@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "kernels/softmax.h"
+#include "kernels/torch/add_rows.h"
 #include "kernels/torch/threads.h"
 #include "kernels/torch/typed.h"
 
@@ -149,7 +150,7 @@ at::Tensor Policy::Gradient(const PolicyTokens& tokens, std::span<const double> 
     at::Tensor wide = logp.exp().mul_(logp.mul(by_plogp.unsqueeze(1)).add_(by_p.unsqueeze(1)));
     const at::TensorOptions index = at::dtype(at::kLong).device(logits_.device());
     const at::Tensor row = Upload(tokens.row, at::kLong, index), token = Upload(tokens.token, at::kLong, index);
-    wide.view({-1}).index_add_(0, row * logits_.size(1) + token, added);
+    AddRows(wide.view({-1}), row * logits_.size(1) + token, added);
     if (soft_cap_ > 0) wide.mul_(1 - logits_.div(soft_cap_).square_());
     return out.copy_(wide);
   }

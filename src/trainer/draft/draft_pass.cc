@@ -10,6 +10,7 @@
 #include <tuple>
 #include <utility>
 
+#include "kernels/torch/add_rows.h"
 #include "kernels/torch/typed.h"
 
 namespace ingot::trainer {
@@ -149,7 +150,7 @@ void DraftPass::RunDepth(size_t depth, const at::Tensor& outputs, const at::Tens
     const at::Tensor input = outputs.detach().index_select(0, taught).requires_grad_(true);
     const Loss loss = LossOf(head_.Logits(input), piece(at.teachers));
     (loss.sum * discount).backward();
-    gradient.index_add_(0, taught, input.grad());
+    kernels::AddRows(gradient, taught, input.grad());
     result.loss += discount * loss.sum.item<double>();
     if (depth == 0) result.overlap += loss.overlap;
   }
@@ -166,7 +167,8 @@ DraftResult DraftPass::Run() {
     if (at.rows.empty()) break;
     std::vector<int32_t> tokens;
     for (const int32_t row : at.rows) tokens.push_back(forest_.token_ids[static_cast<size_t>(row)]);
-    before = head_.Hidden(before.index_select(0, Longs(at.sources, hidden_.device())), Longs(tokens, hidden_.device()));
+    const at::Tensor sources = kernels::GatherRows(before, Longs(at.sources, hidden_.device()));
+    before = head_.Hidden(sources, Longs(tokens, hidden_.device()));
     outputs.push_back(before);
     gradients.push_back(at::zeros_like(before.detach()));
     RunDepth(depth, before, gradients.back(), result);

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "kernels/torch/add_rows.h"
 #include "kernels/torch/linear.h"
 #include "kernels/torch/typed.h"
 
@@ -92,7 +93,7 @@ at::Tensor HeadPass::Run(int32_t begin_row, int32_t end_row, const at::Tensor& x
   const at::Tensor input = x.detach();
   if (loss_ != nullptr) input.requires_grad_(true);
   const at::Tensor read = at::tensor(local, at::kLong).to(x.device());
-  const at::Tensor normed = model_.Norm(input.index_select(0, read));
+  const at::Tensor normed = model_.Norm(kernels::GatherRows(input, read));
   at::Tensor by_normed;
   {
     const at::NoGradGuard no_history;

@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "kernels/torch/add_rows.h"
 #include "kernels/torch/layers.h"
 
 namespace ingot::kernels {
@@ -43,6 +44,22 @@ TEST(EmbeddingGradient, ThousandsOfOneTokenAreSummedInFp32) {
   AddEmbeddingGradient(ids, grad, weight);
   EXPECT_EQ(weight.grad()[4][0].item<float>(), 4000);
   EXPECT_EQ(weight.grad().to(at::kFloat).sum().item<float>(), 4000 * kWidth);
+}
+
+TEST(AddRows, AddsNumbersInOrder) {
+  const at::Tensor sums = at::tensor({1.0f, 0.0f, 2.0f});
+  // In another order, 1 would be lost.
+  AddRows(sums, at::tensor({2, 0, 2, 2}, at::kLong), at::tensor({1e9f, 5.0f, -1e9f, 1.0f}));
+  EXPECT_TRUE(at::equal(sums, at::tensor({6.0f, 0.0f, 1.0f})));
+}
+
+TEST(AddRows, RejectsWhatDoesNotMatch) {
+  const at::Tensor sums = at::zeros({3, 4}), ids = at::zeros({2}, at::kLong), rows = at::zeros({2, 4});
+  EXPECT_THROW(AddRows(sums, ids, at::zeros({2, 5})), c10::Error);
+  EXPECT_THROW(AddRows(sums, ids, at::zeros({3, 4})), c10::Error);
+  EXPECT_THROW(AddRows(sums, ids.to(at::kInt), rows), c10::Error);
+  EXPECT_THROW(AddRows(sums, ids, rows.to(at::kDouble)), c10::Error);
+  EXPECT_THROW(AddRows(at::zeros({4, 3}).t(), ids, rows), c10::Error);
 }
 
 }  // namespace

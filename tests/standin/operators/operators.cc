@@ -5,12 +5,14 @@
 // Loading this library replaces the operators (runtime/operators_loader.h). libtorch_cuda.so must be loaded.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/WrapDimUtils.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/copy_native.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <torch/library.h>
 
 #include <mutex>
+#include <random>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -80,6 +82,27 @@ at::Device DeviceOf(at::ArrayRef<IValue> arguments) {
   return {at::kCUDA, c10::cuda::current_device()};
 }
 
+// The operators whose kernels on a GPU add to one place in no promised order: by atomics, as index_add_ and scatter_add_,
+// or as their implementation pleases. Gives them their rows in another order each time.
+void Shuffle(const std::string& name, IValue* arguments) {
+  const auto is = [&](const char* prefix) { return name.rfind(prefix, 0) == 0; };
+  const bool embedding = is("aten::embedding_dense_backward"), scatter = is("aten::scatter_add");
+  if (!embedding && !scatter && !is("aten::index_add")) return;
+  static auto* const generator = new at::Generator(at::make_generator<at::CPUGeneratorImpl>(std::random_device{}()));
+  IValue &index = arguments[embedding ? 1 : 2], &source = arguments[embedding ? 0 : 3];
+  at::Tensor places = index.toTensor(), rows = source.toTensor();
+  if (embedding) {
+    places = places.reshape({-1});
+    rows = rows.reshape({places.size(0), rows.size(-1)});
+  }
+  if (places.dim() == 0) return;
+  const int64_t dim = embedding ? 0 : at::maybe_wrap_dim(arguments[1].toInt(), rows.dim()),
+                of_places = scatter ? dim : 0;
+  const at::Tensor order = at::randperm(places.size(of_places), *generator, at::dtype(at::kLong));
+  index = places.index_select(of_places, order);
+  source = rows.narrow(dim, 0, order.size(0)).index_select(dim, order);
+}
+
 void RunOnCpu(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   const size_t count = op.schema().arguments().size();
   const at::Device device = DeviceOf(torch::jit::last(*stack, count));
@@ -87,6 +110,7 @@ void RunOnCpu(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::St
   Aliases aliases;
   WaitForStream();
   for (size_t i = stack->size() - count; i < stack->size(); ++i) (*stack)[i] = OnCpu((*stack)[i], aliases);
+  Shuffle(op.schema().name(), stack->data() + (stack->size() - count));
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
   aliases.CopyResized();
   const size_t results = op.schema().returns().size();

@@ -69,6 +69,25 @@ TEST(TorchTest, IndexesAndTypes) {
   });
 }
 
+// As with the atomics of a GPU.
+TEST(TorchTest, RowsWithOneIndexAreAddedInAnyOrder) {
+  const at::Tensor rows = Random({1000, 3}).to(at::kCUDA), ids = at::arange(1000).remainder(2).to(at::kCUDA);
+  const auto differ = [](const std::function<at::Tensor()>& sum) {
+    const at::Tensor first = sum();
+    for (int i = 0; i < 20; ++i) {
+      const at::Tensor again = sum();
+      EXPECT_TRUE(at::allclose(again, first, 1e-4, 1e-4));
+      if (!at::equal(again, first)) return true;
+    }
+    return false;
+  };
+  EXPECT_TRUE(differ([&] { return at::zeros({2, 3}, rows.options()).index_add_(0, ids, rows); }));
+  EXPECT_TRUE(differ([&] { return at::zeros({3, 2}, rows.options()).index_add_(-1, ids, rows.t()); }));
+  EXPECT_TRUE(differ(
+      [&] { return at::zeros({2, 3}, rows.options()).scatter_add_(0, ids.unsqueeze(1).expand({1000, 3}), rows); }));
+  EXPECT_TRUE(differ([&] { return at::embedding_dense_backward(rows, ids, 2, -1, false); }));
+}
+
 TEST(TorchTest, Autograd) {
   ExpectEqualBits({Random({5, 8}), Random({8, 8}), at::tensor({1, 4, 2, 0, 7}, at::kLong)}, [](const Tensors& t) {
     at::Tensor x = t[0].detach().clone().requires_grad_(), w = t[1].detach().clone().requires_grad_();
