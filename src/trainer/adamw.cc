@@ -17,8 +17,19 @@ namespace {
 
 // Returns whether updates mark the changed words of this parameter.
 bool Marks(const at::Tensor& parameter) {
-  return parameter.scalar_type() == at::kBFloat16 && parameter.is_cpu() && parameter.numel() > 0 &&
-         OwnsItsMemory(parameter);
+  return parameter.scalar_type() == at::kBFloat16 && parameter.numel() > 0 && OwnsItsMemory(parameter);
+}
+bool MarksOnHost(const at::Tensor& parameter) { return parameter.is_cpu() && Marks(parameter); }
+
+// Copies the marks to the host, and removes them from the device.
+weights::ChangeMask TakeFrom(const at::Tensor& on_device, int64_t words) {
+  weights::ChangeMask changes(words);
+  if (!on_device.defined()) return changes;
+  const at::Tensor host = on_device.to(at::kCPU);
+  const auto* const entries = static_cast<const uint64_t*>(host.const_data_ptr());
+  std::copy(entries, entries + host.numel(), changes.entries().begin());
+  at::Tensor(on_device).zero_();
+  return changes;
 }
 
 }  // namespace
@@ -120,7 +131,7 @@ std::vector<at::Tensor> AdamW::ClippedGradients(double grad_norm) const {
 void AdamW::TakeMemory() {
   for (size_t i = 0; i < parameters_.size(); ++i) {
     MarkedParameter& marked = marked_[i];
-    if (!Marks(parameters_[i])) continue;
+    if (!MarksOnHost(parameters_[i])) continue;
     if (marked.changes.words() == 0) marked.changes = weights::ChangeMask(parameters_[i].numel());
     if (!marked.taken || marked.next != nullptr) continue;
     absl::StatusOr<std::shared_ptr<std::byte[]>> memory =
@@ -134,8 +145,10 @@ void AdamW::RoundParameters() {
   TakeMemory();
   for (size_t i = 0; i < parameters_.size(); ++i) {
     if (master_[i].is_same(parameters_[i])) continue;
-    if (Marks(parameters_[i])) {
+    if (MarksOnHost(parameters_[i])) {
       RoundAndMark(i);
+    } else if (Marks(parameters_[i])) {
+      UpdateOnDevice(i, {}, {});
     } else {
       parameters_[i].copy_(master_[i]);
     }
@@ -167,6 +180,31 @@ void AdamW::RoundAndMark(size_t i) {
   PointAt(parameters_[i], marked.memory);
 }
 
+kernels::AdamWUpdate AdamW::NumbersOf(size_t i, double learning_rate, int64_t t) const {
+  const auto steps = static_cast<double>(t);
+  return {.beta1 = options_.beta1,
+          .beta2 = options_.beta2,
+          .eps = options_.eps,
+          .root = std::sqrt(1.0 - std::pow(options_.beta2, steps)),
+          .decay = master_[i].dim() >= 2 ? 1.0 - learning_rate * options_.weight_decay : 1.0,
+          .step = -learning_rate / (1.0 - std::pow(options_.beta1, steps))};
+}
+
+void AdamW::UpdateOnDevice(size_t i, const at::Tensor& gradient, const kernels::AdamWUpdate& update) {
+  kernels::AdamWRounding rounding;
+  const bool narrow = update.weights && !master_[i].is_same(parameters_[i]);
+  if (narrow && Marks(parameters_[i])) {
+    at::Tensor& changes = marked_[i].on_device;
+    if (!changes.defined()) {
+      const int64_t entries = std::ssize(weights::ChangeMask(parameters_[i].numel()).entries());
+      changes = at::zeros({entries}, parameters_[i].options().dtype(at::kLong).requires_grad(false));
+    }
+    rounding = {parameters_[i], changes};
+  }
+  kernels::AdamWOp(master_[i], exp_avg_[i], exp_avg_sq_[i], gradient, rounding, update);
+  if (narrow && !rounding.parameter.defined()) parameters_[i].copy_(master_[i]);
+}
+
 std::map<std::string, RoundedParameter> AdamW::TakeRounded() {
   std::map<std::string, RoundedParameter> all;
   for (size_t i = 0; i < names_.size(); ++i) {
@@ -185,6 +223,7 @@ std::map<std::string, RoundedParameter> AdamW::TakeRounded() {
 weights::ChangeMask AdamW::TakeChanges(const std::string& name) {
   const size_t i = IndexOf(name);
   if (!Marks(parameters_[i])) return {};
+  if (on_device()) return TakeFrom(marked_[i].on_device, parameters_[i].numel());
   // The next update creates a new mask, when no caller is waiting.
   weights::ChangeMask changes = std::exchange(marked_[i].changes, {});
   return changes.words() > 0 ? std::move(changes) : weights::ChangeMask(parameters_[i].numel());
@@ -196,6 +235,10 @@ void AdamW::Step(double learning_rate, double grad_norm) {
   ++steps_;
   if (parameters_.empty()) return;  // _foreach rejects empty lists
   std::vector<at::Tensor> gradients = ClippedGradients(grad_norm);
+  if (on_device()) {
+    for (size_t i = 0; i < gradients.size(); ++i) UpdateOnDevice(i, gradients[i], NumbersOf(i, learning_rate, steps_));
+    return;
+  }
   // The formulas in adamw.h, over all parameters at once: m, v, the denominator sqrt(v') + eps, then p.
   at::_foreach_mul_(exp_avg_, options_.beta1);
   at::_foreach_add_(exp_avg_, gradients, 1.0 - options_.beta1);
@@ -223,6 +266,12 @@ void AdamW::Propose(double learning_rate, double grad_norm) {
   for (size_t i = 0; i < parameters_.size(); ++i) {
     before_.push_back(master_[i].detach().clone());
     const at::Tensor& gradient = proposed_[i];
+    if (on_device()) {
+      kernels::AdamWUpdate update = NumbersOf(i, learning_rate, steps_ + 1);
+      update.moments = false;
+      UpdateOnDevice(i, gradient, update);
+      continue;
+    }
     const at::Tensor exp_avg = exp_avg_[i].mul(options_.beta1).add_(gradient, 1.0 - options_.beta1);
     at::Tensor denominator = exp_avg_sq_[i].mul(options_.beta2).addcmul_(gradient, gradient, 1.0 - options_.beta2);
     denominator.sqrt_().div_(std::sqrt(1.0 - std::pow(options_.beta2, t))).add_(options_.eps);
@@ -230,7 +279,7 @@ void AdamW::Propose(double learning_rate, double grad_norm) {
     if (options_.weight_decay > 0 && master.dim() >= 2) master.mul_(1.0 - learning_rate * options_.weight_decay);
     master.addcdiv_(exp_avg, denominator, -learning_rate / (1.0 - std::pow(options_.beta1, t)));
   }
-  RoundParameters();
+  if (!on_device()) RoundParameters();
 }
 
 void AdamW::Halve() {
@@ -243,6 +292,12 @@ void AdamW::Commit() {
   const at::NoGradGuard no_history;
   ++steps_;
   for (size_t i = 0; i < master_.size(); ++i) {
+    if (on_device()) {
+      kernels::AdamWUpdate update = NumbersOf(i, /*learning_rate=*/0, steps_);
+      update.weights = false;
+      UpdateOnDevice(i, proposed_[i], update);
+      continue;
+    }
     exp_avg_[i].mul_(options_.beta1).add_(proposed_[i], 1.0 - options_.beta1);
     exp_avg_sq_[i].mul_(options_.beta2).addcmul_(proposed_[i], proposed_[i], 1.0 - options_.beta2);
   }

@@ -8,9 +8,12 @@
 //
 // Operations are elementwise, so results do not depend on the number of threads. Not thread safe. Throws c10::Error.
 //
-// When an update rounds a bf16 parameter on the CPU, it also marks the words that changed (weights/change_mask.h) and
-// computes the checksum. The version codec can then skip the comparison. A published version shares memory with such a
-// parameter. The parameter has two buffers, and the next update writes to the buffer without readers.
+// When an update rounds a bf16 parameter, it also marks the words that changed (weights/change_mask.h). The version codec
+// can then skip the comparison. On the CPU, it also computes the checksum, and a published version shares memory with
+// such a parameter. The parameter has two buffers, and the next update writes to the buffer without readers.
+//
+// On other devices, a kernel reads and writes each tensor once (kernels/cuda/adamw.cuh). Its bits differ from the CPU's
+// by the rounding of products that torch's operators may fuse.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,6 +26,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "kernels/torch/adamw.h"
 #include "trainer/options.h"
 #include "weights/buffer_pool.h"
 #include "weights/change_mask.h"
@@ -64,8 +68,8 @@ class AdamW {
   void Step(double learning_rate, double grad_norm);
 
   // Applies the same update as Step in two phases. Propose changes only the weights and saves a copy of the old ones in
-  // the masters' type. Then call Halve any number of times, and Commit or TakeBack once. On the CPU, Propose and Commit
-  // give the same bits as Step.
+  // the masters' type. Then call Halve any number of times, and Commit or TakeBack once. Propose and Commit give the same
+  // bits as Step.
   void Propose(double learning_rate, double grad_norm);
   // Halves the change to the weights, including weight decay.
   void Halve();
@@ -81,8 +85,8 @@ class AdamW {
 
   int64_t steps() const { return steps_; }  // t of the last update
 
-  // Returns the rounded parameters by name. The next update moves each of them to different memory. Omits parameters
-  // that updates do not mark because they are not bf16 or are on a device.
+  // Returns the rounded parameters by name. On the CPU, the next update moves each of them to different memory; on other
+  // devices, only `changes` is set. Omits parameters that updates do not mark because they are not bf16.
   std::map<std::string, RoundedParameter> TakeRounded();
   // Takes one parameter's changes, which TakeRounded then omits. Returns an empty mask if updates do not mark the
   // parameter.
@@ -105,11 +109,17 @@ class AdamW {
     std::vector<uint64_t> slices;         // digests of the memory (weights/tensor_checksum.h)
     bool taken = false;                   // true = the next update rounds into `next`
     std::shared_ptr<std::byte[]> next;    // null = not allocated yet
+    at::Tensor on_device;  // entries of a ChangeMask, on the parameter's device; undefined = no update yet, or a CPU
   };
 
   void TakeMemory();       // allocates the output of RoundParameters; throws StatusError if out of memory
   void RoundParameters();  // rounds the parameters from the masters
   void RoundAndMark(size_t i);
+  // Applies an update by the kernel, and rounds the parameter if the weights change. An undefined gradient = only rounds.
+  void UpdateOnDevice(size_t i, const at::Tensor& gradient, const kernels::AdamWUpdate& update);
+  bool on_device() const { return !parameters_.empty() && !parameters_[0].is_cpu(); }
+  // Returns the numbers of update `t` for parameter i.
+  kernels::AdamWUpdate NumbersOf(size_t i, double learning_rate, int64_t t) const;
 
   const OptimizerOptions options_;
   std::vector<std::string> names_;

@@ -241,6 +241,7 @@ MemoryNeed PermanentNeed(const Costs& costs) {
   MemoryNeed need;
   need.weights = costs.Weights();
   need.optimizer = costs.parameters * costs.accumulator * (costs.narrow() ? 3 : 2);  // moments, and masters
+  if (costs.narrow() && !costs.native()) need.optimizer += costs.parameters / 8;     // marks on the device
   return need;
 }
 
@@ -263,7 +264,7 @@ MemoryNeed PredictMemory(const model::ModelConfig& config, int element_bytes, co
                          std::span<const tree::ForestPart> parts, Operators operators) {
   const Costs costs(config, element_bytes, operators);
   MemoryNeed need = PermanentNeed(costs);
-  // The update: gradients in the accumulation type, and the root of the second moment.
+  // The update: gradients in the accumulation type, and the root of the second moment, which only the CPU needs.
   need.gradients = need.transient = costs.parameters * costs.accumulator;
   Walk(costs, options, parts, /*gradients_stay=*/true, need).Run();
   return need;

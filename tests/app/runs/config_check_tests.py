@@ -229,7 +229,7 @@ def check_info(ingot):
         return done.stdout
 
     table = info("--device", "h100")
-    check("trainer: masters and moments" in table and "98.289 GB" in table and "does not fit" in table and
+    check("trainer: masters and moments" in table and "99.313 GB" in table and "does not fit" in table and
           "together they fit with: trainer.lora.rank=16" in table and "or: cluster.trainer_ranks=" in table, table)
     check("fits; the KV cache may have" in info("--device", "h100", "--ranks", 8, "--checkpoint-layers", "--context-length", 8192), "8 ranks")
     adapters = json.loads(info("--device", "80", "--lora-rank", 16, "--checkpoint-layers", "--micro-batch-tokens", 4096,

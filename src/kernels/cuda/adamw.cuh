@@ -1,0 +1,78 @@
+// One update of a tensor by AdamW (trainer/adamw.h). Reads and writes each number once: the update, the rounding to bf16,
+// and the marks of the words that the rounding changes (weights/change_mask.h).
+//
+// Each operation rounds once, as written here, so the bits do not depend on the compiler or the GPU. A launch that
+// changes only the weights and one that then changes only the moments give the bits of a launch that changes both.
+//
+// Grid: x = kAdamWThreads * kAdamWEach numbers. The lanes of a warp have neighboring numbers, so a vote gives the marks
+// of 32 words, which no other warp writes.
+#pragma once
+
+#include "kernels/bfloat16.h"
+#include "kernels/cuda/adamw_args.h"
+
+namespace ingot::kernels::cuda {
+
+__device__ __forceinline__ float Mul(float a, float b) { return __fmul_rn(a, b); }
+__device__ __forceinline__ float Add(float a, float b) { return __fadd_rn(a, b); }
+__device__ __forceinline__ float Div(float a, float b) { return __fdiv_rn(a, b); }
+__device__ __forceinline__ float Root(float a) { return __fsqrt_rn(a); }
+__device__ __forceinline__ float MulAdd(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+__device__ __forceinline__ double Mul(double a, double b) { return __dmul_rn(a, b); }
+__device__ __forceinline__ double Add(double a, double b) { return __dadd_rn(a, b); }
+__device__ __forceinline__ double Div(double a, double b) { return __ddiv_rn(a, b); }
+__device__ __forceinline__ double Root(double a) { return __dsqrt_rn(a); }
+__device__ __forceinline__ double MulAdd(double a, double b, double c) { return __fma_rn(a, b, c); }
+
+// As weights::RoundToBfloat16: a NaN becomes 0x7fc0.
+__device__ __forceinline__ uint16_t RoundedWord(float x) { return x != x ? uint16_t{0x7fc0} : ToBFloat16(x).bits; }
+__device__ __forceinline__ uint16_t RoundedWord(double x) { return RoundedWord(static_cast<float>(x)); }
+
+template <typename S>
+struct AdamWNumber {
+  S master, exp_avg, exp_avg_sq, gradient;
+};
+
+template <typename S>
+__device__ __forceinline__ void Update(const AdamWTerms<S>& t, AdamWNumber<S>& x) {
+  x.exp_avg = MulAdd(t.rest1, x.gradient, Mul(t.beta1, x.exp_avg));
+  x.exp_avg_sq = MulAdd(Mul(t.rest2, x.gradient), x.gradient, Mul(t.beta2, x.exp_avg_sq));
+  const S denominator = Add(Div(Root(x.exp_avg_sq), t.root), t.eps);
+  x.master = Add(Mul(x.master, t.decay), Div(Mul(t.step, x.exp_avg), denominator));
+}
+
+template <typename S>
+__global__ void __launch_bounds__(kAdamWThreads) AdamWKernel(const AdamWArgs<S> a) {
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * (kAdamWThreads * kAdamWEach) + threadIdx.x;
+  AdamWNumber<S> x[kAdamWEach];
+  uint16_t before[kAdamWEach];
+#pragma unroll
+  for (int i = 0; i < kAdamWEach; ++i) {
+    const int64_t at = first + i * kAdamWThreads;
+    if (at >= a.count) break;
+    x[i].master = a.master[at];
+    if (a.parameter != nullptr) before[i] = a.parameter[at].bits;
+    if (a.gradient != nullptr) x[i] = {x[i].master, a.exp_avg[at], a.exp_avg_sq[at], a.gradient[at]};
+  }
+#pragma unroll
+  for (int i = 0; i < kAdamWEach; ++i) {
+    const int64_t at = first + i * kAdamWThreads;
+    const bool inside = at < a.count;
+    if (inside && a.gradient != nullptr) {
+      Update(a.terms, x[i]);
+      if (a.weights) a.master[at] = x[i].master;
+      if (a.moments) {
+        a.exp_avg[at] = x[i].exp_avg;
+        a.exp_avg_sq[at] = x[i].exp_avg_sq;
+      }
+    }
+    if (a.parameter == nullptr) continue;
+    const uint16_t word = RoundedWord(x[i].master);
+    const bool changed = inside && word != before[i];
+    if (changed) a.parameter[at].bits = word;
+    const uint32_t changes = __ballot_sync(0xffffffffu, changed);
+    if (changes != 0 && threadIdx.x % 32 == 0) a.changes[at / 32] |= changes;
+  }
+}
+
+}  // namespace ingot::kernels::cuda
