@@ -1,7 +1,7 @@
 """Bytes and operations of the CUDA kernels that have no published peer to compare with, counted by hand.
 
 Each count is the least that the kernel's definition allows, per unit, for bf16 with fp32 sums. `ptx_attention_test` compares the
-bytes of DeltaKernel, the decode kernels, and DrawKernel with those that they ask for.
+bytes of DeltaKernel, the decode kernels, AdamWKernel, AddRowsKernel, and DrawKernel with those that they ask for.
 """
 from dataclasses import dataclass
 
@@ -25,6 +25,9 @@ WORK = [
          2 * 2 * WIDTH, 2 * 2 * WIDTH * GROUP),
     Work("DecodeMergeKernel", "chunk of a row", "reads a chunk's sums; two exponentials, and a product and a sum per number",
          4 * WIDTH + 8, 2 * (WIDTH + 1) + 2),
+    Work("AddRowsKernel", "number of a row", "reads a number and adds it", 2, 1),
+    Work("AdamWKernel", "parameter", "reads a gradient; reads and writes a master, two moments, and the parameter; two of the operations divide, "
+         "and one is a root", 4 + 3 * 8 + 2 * 2, 14),
     Work("DrawKernel", "entry of a row", "reads an entry; two sums, a product, an exponential, and a comparison", 4, 5),
 ]
 
