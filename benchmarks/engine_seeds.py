@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
-"""SmolLM2-135M with adapters, trained through vLLM and through Ingot's own engine: the reward curves of several seeds.
+"""Adapters trained through vLLM and through Ingot's own engine: the reward curves of several seeds.
 
     examples/smollm2/prepare.sh
-    engine_seeds.py INGOT --vllm build/peers-vllm/bin/vllm [--seeds 3] [--first 1] [--steps 12] [--folder DIR] [--set key=value ...]
+    engine_seeds.py INGOT --vllm build/peers-vllm/bin/vllm [--seeds 3] [--first 1] [--steps 12] [--folder DIR]
+                    [--config FILE] [--url URL] [--set key=value ...]
 
-Both engines train examples/smollm2/run-lora.yaml on the same tasks in the same order, with smaller steps, under
+Both engines train examples/smollm2/run-lora.yaml, or FILE, on the same tasks in the same order, with smaller steps, under
 `numerics: fast`. Prints each run's mean reward per step, and then, per step, the range of each engine's seeds and whether the
 two ranges overlap. The last line has the means of the last third of the steps. Exit 1 if a run fails, or if these means differ
-by more than the larger of twice their standard error and 0.05. Not measured: speed, other models, a GPU.
+by more than the larger of twice their standard error and 0.05. Not measured: speed, a GPU.
+
+Each run with vLLM starts a server. With --url, all of them use one that has the base model and takes adapters
+(docs/guide/engines.md). A CPU without bf16 instructions needs minutes per step of SmolLM2 in bf16.
 """
 import argparse
 import json
@@ -35,22 +39,26 @@ def command(vllm):
 
 def train(args, engine, seed, folder):
     name = f"{engine}-{seed}"
+    metrics = pathlib.Path(folder, name, "metrics.jsonl")
     settings = {"run.root": folder, "run.name": name, "run.seed": seed, "numerics": "fast", "device": "cpu", "rollout.engine": engine,
                 "scheduler.total_steps": args.steps, "scheduler.groups_per_step": 4, "scheduler.group_size": 8,
                 "trainer.warmup_steps": 2, "trainer.checkpoint_every": 0, "rollout.max_running": 16, "rollout.context_length": 512,
                 "rollout.kv_cache_tokens": 16384, "agents.concurrency": 16, "eval.tasks": "", "eval.at_start": "false", "http.port": 0}
     if engine == "vllm":
-        settings |= {"rollout.external.command": json.dumps(command(os.path.abspath(args.vllm))),
-                     "rollout.external.exchange": f"{folder}/exchange"}
-    words = [args.ingot, "launch", "examples/smollm2/run-lora.yaml"]
+        settings["rollout.external.exchange"] = f"{folder}/exchange"
+        if args.url:
+            settings["rollout.external.url"] = args.url
+        else:
+            settings["rollout.external.command"] = json.dumps(command(os.path.abspath(args.vllm)))
+    words = [args.ingot, "launch", args.config]
     for setting in [f"{key}={value}" for key, value in settings.items()] + args.set:
         words += ["--set", setting]
     start = time.monotonic()
     with open(f"{folder}/{name}.log", "w", encoding="utf-8") as log:
         code = subprocess.run(words, cwd=SOURCE, stdout=log, stderr=subprocess.STDOUT, check=False, env=environment(args.vllm),
                               timeout=args.timeout).returncode
-    rows = [json.loads(line) for line in open(f"{folder}/{name}/metrics.jsonl", encoding="utf-8")]
-    rows = [row for row in rows if "reward/mean" in row]
+    lines = metrics.read_text(encoding="utf-8").splitlines() if metrics.exists() else []
+    rows = [row for row in map(json.loads, lines) if "reward/mean" in row]
     mismatch = [row["mismatch/logprob_abs_diff_mean"] for row in rows if "mismatch/logprob_abs_diff_mean" in row]
     rewards = [row["reward/mean"] for row in rows]
     print(f"{engine:6} seed {seed}  {time.monotonic() - start:5.0f} s  mismatch {statistics.mean(mismatch or [0]):.2e}  rewards",
@@ -75,7 +83,9 @@ def compare(curves, steps):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("ingot")
-    parser.add_argument("--vllm", required=True)
+    parser.add_argument("--vllm", default="build/peers-vllm/bin/vllm")
+    parser.add_argument("--config", default="examples/smollm2/run-lora.yaml")
+    parser.add_argument("--url", default="", help="a server that already runs")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--steps", type=int, default=12)

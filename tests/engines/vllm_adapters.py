@@ -43,7 +43,9 @@ def train(ingot):
     """The folder of the base model, and those of the adapters by name."""
     code, output = ingot.run("train", {**SETTINGS, "run.name": "base", "scheduler.total_steps": 1})
     check(code == 0, output)
-    base = checkpoints(ingot, "base")[-1]
+    base = pathlib.Path(ingot.folder) / "base-model"  # vLLM would also read a checkpoint's optimizer
+    done = ingot.call("model", "export", "--model", checkpoints(ingot, "base")[-1], base, timeout=120)
+    check(done.returncode == 0, done.stderr)
     code, output = ingot.run("train", {**SETTINGS, **LORA, "run.name": "lora", "scheduler.total_steps": VERSIONS, "model.path": base,
                                        "sft.max_steps": 0})
     check(code == 0, output)
