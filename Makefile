@@ -112,6 +112,7 @@ test-engines: build
 	tests/engines/install_vllm.sh build/peers-vllm
 	cmake --build --preset release --target engines_compare
 	python3 tests/engines/vllm_runs.py $(BUILD)/ingot . $(BUILD)/tests/engines/engines_compare build/peers-vllm/bin/vllm $(STEPS)
+	python3 tests/engines/vllm_adapters.py $(BUILD)/ingot . build/peers-vllm/bin/vllm
 	python3 tests/engines/vllm_grammars.py $(BUILD)/ingot . build/peers-vllm/bin/vllm
 
 format:

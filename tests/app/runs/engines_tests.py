@@ -129,6 +129,29 @@ def case_adapters(ingot):
     check_end(ingot, "adapters")
 
 
+def case_full(ingot):
+    """A folder for weights that is full: the run names it and waits, and goes on once there is room."""
+    write_asking_config(ingot)
+    exchange = pathlib.Path(ingot.folder, "exchange")
+    exchange.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", exchange], capture_output=True, text=True)
+    if mounted.returncode != 0:
+        print(f"nothing can be mounted here, so this is not checked: {mounted.stderr}")
+        return
+    try:
+        launch = ingot.start("launch", settings(ingot, "full"))
+        log = pathlib.Path(ingot.folder, "full/logs/trainer.log")
+        wait_until(lambda: log.exists() and "No space left on device" in log.read_text(), "the error", launch, seconds=100)
+        check(str(exchange) in log.read_text(), f"the folder is not named: {log.read_text()[-2000:]}")
+        check(launch.poll() is None, "the run did not wait")
+        subprocess.run(["mount", "-o", "remount,size=64m", exchange], check=True)
+        output, _ = launch.communicate(timeout=150)
+        check(launch.returncode == 0, f"exit code {launch.returncode}: {output}")
+        check_end(ingot, "full")
+    finally:
+        subprocess.run(["umount", "--lazy", exchange], check=True)
+
+
 def case_check(ingot):
     """`ingot engine check` names bad input, and leaves a run's server alone."""
     exchange = pathlib.Path(ingot.folder, "exchange")
@@ -144,4 +167,4 @@ def case_check(ingot):
 
 
 if __name__ == "__main__":
-    main(case_launch, case_train, case_no_server, case_refused, case_mismatch, case_adapters, case_check)
+    main(case_launch, case_train, case_no_server, case_refused, case_mismatch, case_adapters, case_full, case_check)
