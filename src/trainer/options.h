@@ -83,8 +83,8 @@ struct TrainerOptions {
   int64_t group_size = 0;       // finished samples in every group; 0 = any number
   int64_t total_steps = 100;    // the run's optimizer steps, at which the decay ends; > 0
   kernels::Numerics numerics = kernels::Numerics::kFast;
-  int threads = 0;    // compute threads for the training thread; 0 = the process default
-  uint64_t seed = 0;  // for shuffling
+  int threads = 0;             // compute threads for the training thread; 0 = the process default
+  uint64_t seed = 0;           // for shuffling
   bool shares_device = false;  // with engines, in turns (cluster.placement): every step returns the memory that it used
 
   // A larger batch is split, possibly in the middle of a sequence. The parts share the keys and values of common

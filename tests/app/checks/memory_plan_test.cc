@@ -154,8 +154,8 @@ TEST(MemoryPlan, CountsOnlyTheLargerOfTwoTurns) {
     const MemoryPlan split = PlanMemory(work, Gpu("h100"));
     work.turns = true;
     const MemoryPlan turns = PlanMemory(work, Gpu("h100"));
-    const int64_t step = RowOf(split, "trainer: gradients") + RowOf(split, "trainer: activations") +
-                         RowOf(split, "trainer: workspace");
+    const int64_t step =
+        RowOf(split, "trainer: gradients") + RowOf(split, "trainer: activations") + RowOf(split, "trainer: workspace");
     const int64_t engine = RowOf(split, "engine: KV cache") + RowOf(split, "engine: forward pass");
     EXPECT_EQ(RowOf(turns, "counted twice"), -std::min(step, engine));
     const double saved = 1.05 * static_cast<double>(std::min(step, engine));  // with the allocator's twentieth
