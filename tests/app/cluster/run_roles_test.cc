@@ -233,7 +233,8 @@ TEST(RunRoles, ARankKeepsItsDeviceWhenAnotherIsLost) {
 
 std::vector<int> PlacesOf(const RunConfig& config, const std::string& group, int node) {
   std::vector<int> places;
-  for (const RoleProcess& process : *RolesOfNode(config, group, node)) {
+  const std::vector<RoleProcess> processes = *RolesOfNode(config, group, node);
+  for (const RoleProcess& process : processes) {
     if (process.role == "trainer" || process.role == "rollout") places.push_back(DevicePlaceOf(config, process));
   }
   return places;
