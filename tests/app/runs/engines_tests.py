@@ -3,6 +3,7 @@
 
 Its policy is random and its log-probs are made up, so these runs show that the roles work together, not that they learn.
 """
+import contextlib
 import fcntl
 import json
 import os
@@ -130,7 +131,7 @@ def case_adapters(ingot):
 
 
 def case_full(ingot):
-    """A folder for weights that is full: the run names it and waits, and goes on once there is room."""
+    """A folder for weights that is full: a run does not start, and one that has started waits until there is room."""
     write_asking_config(ingot)
     exchange = pathlib.Path(ingot.folder, "exchange")
     exchange.mkdir()
@@ -139,13 +140,20 @@ def case_full(ingot):
         print(f"nothing can be mounted here, so this is not checked: {mounted.stderr}")
         return
     try:
+        code, output = ingot.run("launch", {**settings(ingot, "none"), "cluster.max_restarts": 0}, timeout=250)
+        check(code != 0 and f"cannot write {exchange}" in output and "No space left on device" in output, f"exit code {code}: {output}")
+        subprocess.run(["mount", "-o", "remount,size=16m", exchange], check=True)
         launch = ingot.start("launch", settings(ingot, "full"))
+        wait_for_rows(ingot, launch, "full", 2)
+        filler = exchange / "filler"
+        with open(filler, "wb", buffering=0) as file, contextlib.suppress(OSError):
+            while True:
+                file.write(bytes(4096))
         log = pathlib.Path(ingot.folder, "full/logs/trainer.log")
-        wait_until(lambda: log.exists() and "No space left on device" in log.read_text(), "the error", launch, seconds=100)
-        check(str(exchange) in log.read_text(), f"the folder is not named: {log.read_text()[-2000:]}")
-        check(launch.poll() is None, "the run did not wait")
-        subprocess.run(["mount", "-o", "remount,size=64m", exchange], check=True)
-        output, _ = launch.communicate(timeout=150)
+        wait_until(lambda: "No space left on device" in log.read_text(), "word of the full folder", launch)
+        check(f"cannot write {exchange}" in log.read_text(), f"the folder is not named: {log.read_text()[-2000:]}")
+        filler.unlink()
+        output, _ = launch.communicate(timeout=250)
         check(launch.returncode == 0, f"exit code {launch.returncode}: {output}")
         check_end(ingot, "full")
     finally:
