@@ -132,7 +132,7 @@ def case_adapters(ingot):
 
 def case_full(ingot):
     """A folder for weights that is full: a run does not start, and one that has started waits until there is room."""
-    write_asking_config(ingot)
+    write_asking_config(ingot, agent_seconds=1)  # the folder is filled before the last step
     exchange = pathlib.Path(ingot.folder, "exchange")
     exchange.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", exchange], capture_output=True, text=True)
