@@ -28,7 +28,8 @@ CASES = {
     "narrow": {"trainer.dtype": "bf16"},
     "adapters": {"trainer.lora.rank": 8, "trainer.reference_kl_coefficient": 0},
     "checkpointed": {"trainer.checkpoint_layers": "true", "model.layers": 2},
-    "turns": {"cluster.placement": "shared", "scheduler.max_staleness": 0, "scheduler.total_steps": 2},
+    # A cache of 100 MB and a step of 85 MB, which are never there at once.
+    "turns": {"cluster.placement": "shared", "scheduler.max_staleness": 0, "scheduler.total_steps": 2, "rollout.kv_cache_tokens": 786432},
 }
 
 

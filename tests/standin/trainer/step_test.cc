@@ -39,6 +39,7 @@ TrainerOptions Options(const std::string& dtype) {
   options.optimizer.learning_rate = 0.02;
   options.optimizer.decay = "constant";
   options.threads = 1;
+  options.micro_batch_tokens = 128;  // the step's bound is measured at this size, by interpreted kernels
   return options;
 }
 
