@@ -224,14 +224,12 @@ class TorchRunner final : public ModelRunner {
       others += race.whole ? 0 : 1;
     }
     drawn_ids_.clear();
-    if (others < rows.size(0)) {
-      const auto [winners, logprobs] = kernels::RaceRows(rows, View(seeds).to(device_));
-      const at::Tensor ids = winners.to(at::kCPU), of_ids = logprobs.to(at::kCPU);
-      for (int64_t i = 0; i < rows.size(0); ++i) {
-        if (!races[static_cast<size_t>(i)].whole) continue;
-        drawn_ids_.push_back(
-            {static_cast<int32_t>(ids.const_data_ptr<int64_t>()[i]), of_ids.const_data_ptr<float>()[i]});
-      }
+    if (others == rows.size(0)) return rows.to(at::kCPU);  // one copy for all
+    const auto [winners, logprobs] = kernels::RaceRows(rows, View(seeds).to(device_));
+    const at::Tensor ids = winners.to(at::kCPU), of_ids = logprobs.to(at::kCPU);
+    for (int64_t i = 0; i < rows.size(0); ++i) {
+      if (!races[static_cast<size_t>(i)].whole) continue;
+      drawn_ids_.push_back({static_cast<int32_t>(ids.const_data_ptr<int64_t>()[i]), of_ids.const_data_ptr<float>()[i]});
     }
     at::Tensor kept = at::empty({others, rows.size(1)}, at::kFloat);
     for (int64_t i = 0, at = 0; i < rows.size(0); ++i) {
