@@ -12,6 +12,12 @@ endif()
 set(CMAKE_CXX_FLAGS_RELEASE "-O2")
 set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g1")
 
+# GCC collects garbage whenever its memory has grown by 30 to 100 %, from a few MB on. A file here needs about 1 GB at its peak, and reaches it
+# with a tenth more memory and a tenth to a fifth less time if nothing is collected before.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:SHELL:--param ggc-min-heapsize=1500000>")
+endif()
+
 find_program(INGOT_CCACHE ccache)
 if(INGOT_CCACHE)
   # Without this sloppiness ccache caches no file that uses a precompiled header. With the base folder, paths of the project

@@ -43,11 +43,11 @@ set(_torch_headers
   <ATen/ATen.h> <ATen/Parallel.h> <torch/csrc/autograd/custom_function.h> <torch/csrc/autograd/variable.h>
   <torch/csrc/autograd/autograd.h> <torch/library.h>
   <functional> <map> <memory> <string> <vector>)
-add_library(ingot_torch_pch OBJECT ${CMAKE_SOURCE_DIR}/cmake/pch.cc)
+add_library(ingot_torch_pch OBJECT ${CMAKE_SOURCE_DIR}/cmake/empty.cc)
 target_link_libraries(ingot_torch_pch PRIVATE ingot_torch ingot_warnings)
 target_precompile_headers(ingot_torch_pch PRIVATE ${_torch_headers})
 if(INGOT_PCH_HEADERS)
-  add_library(ingot_torch_test_pch OBJECT EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/cmake/pch.cc)
+  add_library(ingot_torch_test_pch OBJECT EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/cmake/empty.cc)
   target_link_libraries(ingot_torch_test_pch PRIVATE ingot_torch ${INGOT_PCH_LIBRARIES} GTest::gmock ingot_warnings)
   target_precompile_headers(ingot_torch_test_pch PRIVATE ${_torch_headers} ${INGOT_PCH_HEADERS} ${INGOT_PCH_TEST_HEADERS})
 endif()

@@ -1,0 +1,1 @@
+// The source of a target that has only precompiled headers, which others reuse, or only archives.

@@ -1,1 +1,0 @@
-// Only carries precompiled headers, which targets reuse.
