@@ -12,6 +12,10 @@ else()
                          -Wno-stringop-overflow -Wno-array-bounds -Wno-stringop-overread)
 endif()
 
+# Tests are half of the build, and most of their running time is not in their own code. Without optimization they compile
+# in two thirds of the time.
+set(INGOT_TEST_OPTIONS $<$<CONFIG:Release>:-O0>)
+
 # Precompiled headers save a third of the time of a clean build. Each file still includes all that it uses: clang's
 # presets (thread-safety and fuzz) build without them. Torch's targets have their own precompiled header
 # (IngotTorch.cmake).
@@ -29,6 +33,7 @@ if(INGOT_PRECOMPILE_HEADERS AND NOT INGOT_KERNELS_ONLY)
   target_precompile_headers(ingot_pch PRIVATE ${INGOT_PCH_HEADERS})
   add_library(ingot_test_pch OBJECT ${CMAKE_SOURCE_DIR}/cmake/empty.cc)
   target_link_libraries(ingot_test_pch PRIVATE ${INGOT_PCH_LIBRARIES} GTest::gmock ingot_warnings)
+  target_compile_options(ingot_test_pch PRIVATE ${INGOT_TEST_OPTIONS})
   target_precompile_headers(ingot_test_pch PRIVATE ${INGOT_PCH_HEADERS} ${INGOT_PCH_TEST_HEADERS})
 endif()
 
@@ -118,8 +123,7 @@ function(ingot_test name)
   if(NOT arg_PLAIN AND NOT arg_APART)
     ingot_use_unity(${name})
   endif()
-  # Tests are two fifths of the build, and most of their running time is not in their own code.
-  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  target_compile_options(${name} PRIVATE ${INGOT_TEST_OPTIONS})
   # One ctest entry per binary: starting a process that links LibTorch costs more than most tests in it.
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})

@@ -49,6 +49,7 @@ target_precompile_headers(ingot_torch_pch PRIVATE ${_torch_headers})
 if(INGOT_PCH_HEADERS)
   add_library(ingot_torch_test_pch OBJECT EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/cmake/empty.cc)
   target_link_libraries(ingot_torch_test_pch PRIVATE ingot_torch ${INGOT_PCH_LIBRARIES} GTest::gmock ingot_warnings)
+  target_compile_options(ingot_torch_test_pch PRIVATE ${INGOT_TEST_OPTIONS})
   target_precompile_headers(ingot_torch_test_pch PRIVATE ${_torch_headers} ${INGOT_PCH_HEADERS} ${INGOT_PCH_TEST_HEADERS})
 endif()
 
