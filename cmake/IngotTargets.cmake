@@ -129,15 +129,16 @@ function(ingot_test name)
   set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
 endfunction()
 
-# ingot_slow_tests(NAME test ...): these gtest cases of NAME run in `make check` only, as NAME_slow. A name may have wildcards.
-# The variable INGOT_SLOW_TESTS tells a randomized case to make all its trials (tests/trials.h).
+# ingot_slow_tests(NAME test ... [TRIALS test ...]): these gtest cases of NAME run in `make check` only, as NAME_slow. A name may have wildcards.
+# TRIALS: cases that NAME runs too, with fewer trials (tests/trials.h); the variable INGOT_SLOW_TESTS tells them to make all.
 function(ingot_slow_tests name)
-  list(JOIN ARGN ":" cases)
+  cmake_parse_arguments(arg "" "" "TRIALS" ${ARGN})
+  list(JOIN arg_UNPARSED_ARGUMENTS ":" cases)
   set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "GTEST_FILTER=-${cases}")
-  ingot_all_trials(${name} ${ARGN})
+  ingot_all_trials(${name} ${arg_UNPARSED_ARGUMENTS} ${arg_TRIALS})
 endfunction()
 
-# ingot_all_trials(NAME test ...): the same, for cases that NAME runs too, with fewer trials.
+# ingot_all_trials(NAME test ...): NAME_slow alone, for cases that NAME runs too, with fewer trials.
 function(ingot_all_trials name)
   list(JOIN ARGN ":" cases)
   add_test(NAME ${name}_slow COMMAND ${name} --gtest_filter=${cases})

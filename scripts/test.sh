@@ -12,6 +12,10 @@ build=$1 jobs=$2
 logs=$build/Testing/Temporary
 again=()
 
+# `ingot` sets this for itself by starting once more, which loads LibTorch twice. It also keeps the OpenMP threads of test
+# programs from spinning on the cores of other tests.
+export GOMP_SPINCOUNT=${GOMP_SPINCOUNT-1000}
+
 run() { ctest --test-dir "$build" --output-on-failure --test-output-size-passed 1048576 "$@"; }
 
 rm -f "$logs/LastTestsFailed.log"

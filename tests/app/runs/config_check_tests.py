@@ -3,7 +3,8 @@
 for GPUs that this machine lacks.
 
 Runs every configuration under configs/ with the mutations in a table. If the check rejects one, `ingot train` must reject it with
-the same words, before it creates a folder. If the check accepts one, it must start, up to the addresses of its gateway.
+the same words, before it creates a folder. If the check accepts one, it must start, up to the addresses of its gateway. `agree` starts
+every other mutation of configs/smoke.yaml and has one of each other configuration; with --all 1 it starts all and has two.
 """
 import concurrent.futures
 import json
@@ -18,7 +19,6 @@ from ingot_runs import check, main, write_secret
 ALL = {"http.port": 0, "run.if_exists": "replace"}
 NUMBER = r"[0-9.]+(e[+-]?[0-9]+)?"  # matches the amount of free memory
 OF = {"configs/smoke.yaml": {}, "configs/multi-node.yaml": {"cluster.groups": "[]", "cluster.registry.kind": "local", "cluster.registry.endpoints": "[]"}}
-MORE = 2  # mutations per configuration, except configs/smoke.yaml, which gets all of them
 
 
 def mutations(ingot):
@@ -116,13 +116,13 @@ def started(ingot, config, settings):
 
 
 def judge(ingot, config, name, settings, words, start):
-    """Returns the problem; "" = none."""
+    """Returns the problem; "" = none. `start`: "never", "if rejected", or "always"."""
     error = checked(ingot, config, settings)
     where = f"{config}, {name}"
     if config == "configs/smoke.yaml" and words is not None:
         if bool(words) != bool(error) or words not in error:
             return f"{where}: the check says '{error}'"
-    if not error and not start:
+    if start == "never" or (not error and start == "if rejected"):
         return ""
     begun = started(ingot, config, settings if error else {**settings, "run.root": f"{ingot.folder}/started"})
     return "" if re.sub(NUMBER, "N", begun) == re.sub(NUMBER, "N", error) else f"{where}: the check says '{error}', and the start '{begun}'"
@@ -140,7 +140,7 @@ def check_example_of_guide(ingot):
     check(not error, f"the guide's example: {error}")
 
 
-def case_agree(ingot):
+def case_agree(ingot, all=0):
     """`ingot config check` and the start reject and accept the same configurations."""
     OF["configs/multi-node.yaml"]["cluster.token_file"] = write_secret(ingot, "token")
     check_example_of_guide(ingot)
@@ -152,10 +152,12 @@ def case_agree(ingot):
     table, configs = mutations(ingot), sorted(pathlib.Path(ingot.source).glob("configs/**/*.yaml"))
     configs = [path for path in configs if "path: models/" not in path.read_text(encoding="utf-8")]  # models that are not here
     names = [str(path.relative_to(ingot.source)) for path in configs]
-    jobs = [("configs/smoke.yaml", *one, one[0] == "as it is") for one in table]
+    jobs = [("configs/smoke.yaml", *one, "if rejected" if all or number % 2 == 0 else "never") for number, one in enumerate(table[:-1])]
+    jobs.append(("configs/smoke.yaml", *table[-1], "always"))  # as it is
+    more = 2 if all else 1
     for number, config in enumerate(name for name in names if name != "configs/smoke.yaml"):
-        for i in range(MORE):
-            jobs.append((config, *table[(number * MORE + i) % len(table)], False))
+        for i in range(more):
+            jobs.append((config, *table[(number * 2 + i) % len(table)], "if rejected"))
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         faults = [fault for fault in pool.map(lambda job: judge(ingot, *job), jobs) if fault]
     check(not faults, "\n".join(faults))

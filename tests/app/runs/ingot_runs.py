@@ -141,7 +141,7 @@ def wait_until(condition, what, process=None, seconds=240):
     while not condition():
         check(process is None or process.poll() is None, f"the process ended before {what}")
         check(time.monotonic() < deadline, f"no {what} within {seconds} s")
-        time.sleep(0.02)
+        time.sleep(0.05)  # a condition may read many files of /proc
 
 
 def check_run(ingot, name, steps):

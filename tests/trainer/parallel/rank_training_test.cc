@@ -11,6 +11,8 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 #include "../makers.h"
 #include "../preset_options.h"
@@ -23,6 +25,7 @@
 #include "test_paths.h"
 #include "together.h"
 #include "trainer/trainer.h"
+#include "trials.h"
 #include "weights/delta.h"
 
 namespace ingot::trainer {
@@ -79,7 +82,7 @@ TEST_P(RanksTrain, LikeOneRank) {
     options.reference_kl_coefficient = 0.05;
   }
   const Result one = RunSteps(1, Fresh(options, at::kDouble));
-  for (const int size : {2, 3}) {
+  for (const int size : FirstOf<int>(1, {3, 2})) {
     SCOPED_TRACE(size);
     const Result many = RunSteps(size, Fresh(options, at::kDouble));
     ExpectClose(many.optimizer, one.optimizer, 1e-9);  // moments: the gradients of every step
@@ -106,7 +109,7 @@ TEST(RankTraining, MasksLeaveOutWhatTheyDoOnOneRank) {
     const Result one = RunSteps(1, Fresh(options, at::kDouble));
     EXPECT_GT(one.reports[0].metrics.at("offpolicy/masked"), 0);
     EXPECT_LT(one.reports[0].metrics.at("offpolicy/masked"), 1);
-    for (const int size : {2, 3}) {
+    for (const int size : FirstOf<int>(1, {3, 2})) {
       SCOPED_TRACE(size);
       const Result many = RunSteps(size, Fresh(options, at::kDouble));
       ExpectClose(many.optimizer, one.optimizer, 1e-9);
@@ -208,7 +211,7 @@ TEST(RankTraining, RoutersBiasesMoveAsOnOneRank) {
   const Result start = RunSteps(1, Routed(options), 0), one = RunSteps(1, Routed(options));
   const char* const bias = "model.layers.1.block_sparse_moe.e_score_correction_bias";
   EXPECT_FALSE(at::equal(one.parameters.at(bias), start.parameters.at(bias)));
-  for (const int size : {2, 3}) {
+  for (const int size : FirstOf<int>(1, {3, 2})) {
     SCOPED_TRACE(size);
     const Result many = RunSteps(size, Routed(options));
     EXPECT_TRUE(at::equal(many.parameters.at(bias), one.parameters.at(bias)));
@@ -241,7 +244,7 @@ TEST(RankTraining, AdaptersAreTrainedAsOnOneRank) {
     factors += adapter;
   }
   EXPECT_EQ(factors, 2 * 2 * (2 + 2 * 5));  // A and B, two layers, q and v and two products of five experts
-  for (const int size : {2, 3}) {
+  for (const int size : FirstOf<int>(1, {3, 2})) {
     SCOPED_TRACE(size);
     const Result many = RunSteps(size, make);
     EXPECT_EQ(many.optimizer.size(), one.optimizer.size());
@@ -341,7 +344,7 @@ TEST(RankTraining, NonFiniteCallsAreNamedAsOnOneRank) {
   for (auto& [key, segment] : *tree.mutable_segments()) {
     if (segment.source() == v1::SOURCE_SAMPLED) segment.set_logprobs(0, -1000);
   }
-  for (const int size : {1, 2, 3, -2, -3}) {  // below 0: divided by layer
+  for (const int size : FirstOf<int>(3, {1, 2, -3, 3, -2})) {  // below 0: divided by layer
     options.sharding = size < 0 ? "layers" : "optimizer";
     Together(std::abs(size), Fresh(options), [&](Trainer& trainer, Result&) {
       const absl::Status status = trainer.TrainStep(batch).status();
@@ -427,7 +430,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, Divided, ::testing::ValuesIn(WaysThroughTheLayers
 TEST(DividedParameters, OfRoutersWithABiasGiveTheBitsOfWholeOnes) {
   TrainerOptions options = Plain();
   options.expert_bias_rate = 0.05;
-  for (const std::string dtype : {"model", "bf16"}) {
+  for (const std::string& dtype : FirstOf<std::string>(1, {"bf16", "model"})) {
     SCOPED_TRACE(dtype);
     options.dtype = dtype;
     const Result start = RunSteps(1, Of(RoutedConfig(), options, at::kFloat), 0);
@@ -443,17 +446,17 @@ TEST(DividedParameters, OfRoutersWithABiasGiveTheBitsOfWholeOnes) {
 // The frozen base is divided too.
 TEST(DividedParameters, UnderAdaptersGiveTheBitsOfWholeOnes) {
   TrainerOptions options = Plain();
-  for (const std::string dtype : {"model", "bf16"}) {
-    for (const bool runs_twice : {false, true}) {
-      SCOPED_TRACE(absl::StrCat(dtype, runs_twice ? ", each layer twice" : ""));
-      options.dtype = dtype;
-      options.checkpoint_layers = runs_twice;
-      const Result whole = RunSteps(3, Of(AdaptedConfig(), options, at::kFloat), 2);
-      const Result divided = RunSteps(3, Of(AdaptedConfig(), ByLayer(options), at::kFloat), 2);
-      ExpectSameBits(divided, whole);
-      ASSERT_EQ(divided.reports.size(), whole.reports.size());
-      for (size_t i = 0; i < whole.reports.size(); ++i) ExpectSameMetrics(divided.reports[i], whole.reports[i], 0);
-    }
+  const std::vector<std::pair<std::string, bool>> ways = {
+      {"bf16", true}, {"model", false}, {"bf16", false}, {"model", true}};
+  for (const auto& [dtype, runs_twice] : FirstOf(2, ways)) {
+    SCOPED_TRACE(absl::StrCat(dtype, runs_twice ? ", each layer twice" : ""));
+    options.dtype = dtype;
+    options.checkpoint_layers = runs_twice;
+    const Result whole = RunSteps(3, Of(AdaptedConfig(), options, at::kFloat), 2);
+    const Result divided = RunSteps(3, Of(AdaptedConfig(), ByLayer(options), at::kFloat), 2);
+    ExpectSameBits(divided, whole);
+    ASSERT_EQ(divided.reports.size(), whole.reports.size());
+    for (size_t i = 0; i < whole.reports.size(); ++i) ExpectSameMetrics(divided.reports[i], whole.reports[i], 0);
   }
 }
 
@@ -476,7 +479,7 @@ void ExpectHeldOnce(const model::ModelConfig& config) {
     all += bytes;
     if (table.at(name)->part == model::Part::kCorrectionBias) biases += bytes;
   }
-  for (const int size : {2, 5}) {
+  for (const int size : FirstOf<int>(1, {5, 2})) {
     std::atomic<int64_t> held{0};
     std::map<std::string, uint64_t> checksums;
     std::mutex mu;
@@ -622,7 +625,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, RankCheckpointOf, ::testing::ValuesIn(TinyKinds(
 TEST_P(RankCheckpointOf, ResumedOnAsManyRanksGivesTheSameBits) {
   TrainerOptions options = Plain();
   options.expert_bias_rate = GetParam().expert_bias_rate;
-  for (const TrainerOptions& way : {options, ByLayer(options)}) {
+  for (const TrainerOptions& way : FirstOf<TrainerOptions>(1, {ByLayer(options), options})) {
     SCOPED_TRACE(way.sharding);
     const Result whole = Whole(2, Of(GetParam().config, way, at::kFloat));
     ExpectSameBits(RunSteps(2, Resumed(2, way), 4), whole);
@@ -648,14 +651,15 @@ TEST_F(RankCheckpoint, OfOneRankMayBeResumedOnMany) {
 
 TEST_F(RankCheckpoint, AMissingShardIsAnError) {
   const std::string path = folder_.path() + "/" + CheckpointName(2);
+  Whole(2);
   for (const std::string file :
        {"optimizer-00002-of-00002.safetensors", "model-00001-of-00002.safetensors", "model.safetensors.index.json"}) {
-    Whole(2);
     ASSERT_TRUE(ReadCheckpoint(path).ok());
-    std::filesystem::remove(path + "/" + file);
+    std::filesystem::rename(path + "/" + file, folder_.path() + "/away");
     const absl::Status status = ReadCheckpoint(path).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
     EXPECT_THAT(std::string(status.message()), HasSubstr(file));
+    std::filesystem::rename(folder_.path() + "/away", path + "/" + file);
   }
 }
 

@@ -192,7 +192,7 @@ TEST_P(PredictedMemory, IsNearWhatIsInUse) {
   }
 }
 
-// Large: up to half a minute each, and slow tests. Wide and deep models; uncut, in few parts and in many; with and
+// Large: up to half a minute each, and slow tests; More: slow tests too, whose kind of model has another case. Wide and deep models; uncut, in few parts and in many; with and
 // without the options that run parts or layers again. In bf16 with fewer rows: without AVX512 its matrix products take
 // eight times as long.
 INSTANTIATE_TEST_SUITE_P(
@@ -206,34 +206,34 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"Large", kDeep, "dialogue-8", 0.25, 256, true, false},
                       Case{"Large", kDeep, "dialogue-8", 0.25, 256, false, true},
                       Case{"Large", kDeep, "summary-20", 0.125, 256, false, false, at::kBFloat16},
-                      Case{"Wide", kWide, "dialogue-8", 0.125, 128, true, false},
+                      Case{"MoreWide", kWide, "dialogue-8", 0.125, 128, true, false},
                       Case{"Wide", kWide, "dialogue-8", 0.125, 128, false, true},
                       Case{"Wide", kWide, "dialogue-8", 0.125, 256, true, true},
-                      Case{"Wide", kWide, "system-4", 0.125, 512, true, true},
+                      Case{"MoreWide", kWide, "system-4", 0.125, 512, true, true},
                       Case{"Wide", kWide, "dialogue-8", 0.03125, 64, false, false, at::kBFloat16},
-                      Case{"Slim", kSlim, "group-8-4k", 0.0625, 100000, false, false, at::kBFloat16},
+                      Case{"MoreSlim", kSlim, "group-8-4k", 0.0625, 100000, false, false, at::kBFloat16},
                       Case{"Slim", kSlim, "dialogue-8", 0.1875, 1152, true, true, at::kBFloat16},
-                      Case{"Deep", kDeep, "dialogue-8", 0.125, 100000, true, false},
-                      Case{"Deep", kDeep, "thinking-8", 0.0625, 128, false, false},
+                      Case{"MoreDeep", kDeep, "dialogue-8", 0.125, 100000, true, false},
+                      Case{"MoreDeep", kDeep, "thinking-8", 0.0625, 128, false, false},
                       Case{"Deep", kDeep, "dialogue-8", 0.125, 128, true, false},
                       Case{"Deep", kDeep, "dialogue-8", 0.125, 128, false, true},
                       Case{"Deep", kDeep, "summary-20", 0.0625, 128, false, false, at::kBFloat16},
                       Case{"Plain", kPlain, "group-8-4k", 0.125, 512, false, false},
-                      Case{"Plain", kPlain, "dialogue-8", 0.125, 128, true, false},
+                      Case{"MorePlain", kPlain, "dialogue-8", 0.125, 128, true, false},
                       Case{"Adapted", kAdapted, "group-8-4k", 0.0625, 512, false, false},
-                      Case{"Adapted", kAdapted, "dialogue-8", 0.125, 256, true, false},
+                      Case{"MoreAdapted", kAdapted, "dialogue-8", 0.125, 256, true, false},
                       Case{"Adapted", kAdapted, "dialogue-8", 0.0625, 128, false, false, at::kBFloat16},
-                      Case{"Local", kLocal, "group-8-4k", 0.0625, 512, false, false},
+                      Case{"MoreLocal", kLocal, "group-8-4k", 0.0625, 512, false, false},
                       Case{"Local", kLocal, "dialogue-8", 0.125, 256, true, false},
-                      Case{"Latent", kLatent, "group-8-4k", 0.0625, 512, false, false},
+                      Case{"MoreLatent", kLatent, "group-8-4k", 0.0625, 512, false, false},
                       Case{"Latent", kLatent, "dialogue-8", 0.125, 256, true, false},
                       Case{"Hybrid", kHybrid, "group-8-4k", 0.0625, 512, false, false},
                       Case{"Hybrid", kHybrid, "dialogue-8", 0.125, 256, true, false},
-                      Case{"Experts", kExperts, "group-8-4k", 0.0625, 512, false, false},
+                      Case{"MoreExperts", kExperts, "group-8-4k", 0.0625, 512, false, false},
                       Case{"Experts", kExperts, "dialogue-8", 0.125, 256, true, false},
-                      Case{"Words", kWords, "group-4-1k", 0.25, 512, false, false},
+                      Case{"MoreWords", kWords, "group-4-1k", 0.25, 512, false, false},
                       Case{"Words", kWords, "dialogue-8", 0.125, 256, true, false},
-                      Case{"Words", kWords, "group-4-1k", 0.25, 100000, true, false, at::kBFloat16},
+                      Case{"MoreWords", kWords, "group-4-1k", 0.25, 100000, true, false, at::kBFloat16},
                       Case{"Words", kWords, "dialogue-4", 0.0625, 256, false, false, at::kBFloat16}),
     [](const auto& info) { return NameOf(info.param, info.index); });
 
