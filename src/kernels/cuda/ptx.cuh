@@ -23,6 +23,20 @@ __device__ __forceinline__ void CopyAsync(uint32_t to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
 
+// Same as CopyAsync if `reads`. Otherwise writes 16 bytes of zeros; `from` must still be a valid address.
+__device__ __forceinline__ void CopyAsyncOrZero(uint32_t to, const void* from, bool reads) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(reads ? 16 : 0) : "memory");
+}
+
+// Ends a group of the thread's copies: those since the last group. May be empty.
+__device__ __forceinline__ void CommitCopies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+// Blocks until at most kPending of the thread's last groups are not in shared memory yet.
+template <int kPending>
+__device__ __forceinline__ void WaitForCopyGroups() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
 // Blocks until the thread's copies are in shared memory. Other threads see them after a barrier.
 __device__ __forceinline__ void WaitForCopies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
