@@ -1,5 +1,5 @@
 // gpu_check LIBINGOT_CUDA [--no-bench] [--no-checks] [--small]: on a machine with a card, prints JSON lines: the device,
-// every check of attention_checks.h, of races, and of added rows, then times. --small leaves out the larger checks and divides the lengths of the timed
+// every check of attention_checks.h, of races, of added rows, and of exact_checks.h, then times. --small leaves out the larger checks and divides the lengths of the timed
 // shapes by 128, and decodes small batches alone. Exit code 0 = all checks hold. A program of its own, since such a machine has no GoogleTest.
 #include <ATen/ATen.h>
 #include <dlfcn.h>
@@ -15,7 +15,9 @@
 
 #include "kernels/attention/attention_checks.h"
 #include "kernels/cuda/probe.h"
+#include "kernels/exact_checks.h"
 #include "kernels/torch/add_rows.h"
+#include "kernels/torch/exact.h"
 #include "kernels/torch/race.h"
 #include "kernels/torch/tree_attention.h"
 
@@ -123,6 +125,22 @@ void Decode(int64_t batch, int64_t divisor) {
   std::fflush(stdout);
 }
 
+// Linear layers of exact numerics, and torch's.
+void Linears(int64_t divisor) {
+  const int64_t in = 4096 / divisor, out = 4096 / divisor;
+  const auto options = at::dtype(at::kBFloat16).device(at::kCUDA);
+  const at::Tensor weight = at::randn({out, in}, options);
+  for (const int64_t rows : {1, 64, 4096}) {
+    if (divisor != 1 && rows > 64) break;
+    const at::Tensor x = at::randn({rows, in}, options);
+    const double flops = 2.0 * static_cast<double>(rows * in * out);
+    const std::string name = "linear layer, " + std::to_string(rows) + " rows, " + std::to_string(in) + " to " +
+                             std::to_string(out) + ", bfloat16";
+    Figure((name + ", exact").c_str(), Milliseconds(divisor, [&] { return ExactLinear(x, weight, {}, false); }), flops);
+    Figure((name + ", torch").c_str(), Milliseconds(divisor, [&] { return at::linear(x, weight); }), flops);
+  }
+}
+
 // Races on the device have the winners of the CPU's, in rows with a few likely entries, equally likely ones, and none.
 void CheckRaces(const std::function<void(const testing::CheckResult&)>& report, bool small) {
   const int64_t rows = small ? 4 : 256;
@@ -204,11 +222,13 @@ int Main(int argc, char** argv) {
     testing::CheckTreeAttention(at::Device(at::kCUDA, 0), report, options.small);
     CheckRaces(report, options.small);
     CheckAddRows(report, options.small);
+    testing::CheckExact(at::Device(at::kCUDA, 0), report, options.small);
   }
   if (options.bench) {
     const int64_t divisor = options.small ? kSmaller : 1;
     Streams(at::kBFloat16, "bfloat16", divisor);
     Streams(at::kFloat, "float32", divisor);
+    Linears(divisor);
     for (const int64_t batch : {1, 8, 64, 256}) {
       if (!options.small || batch <= 8) Decode(batch, divisor);
     }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A whole run with device=cuda on the stand-in: whole_run.py BINARY SOURCE_DIR LIBRARIES LIBINGOT_CUDA [DTYPE].
+"""A whole run with device=cuda on the stand-in: whole_run.py BINARY SOURCE_DIR LIBRARIES LIBINGOT_CUDA [DTYPE [NUMERICS]].
 
 Warm start, episodes of real agents, steps, publication, checkpoints, kill -9 and resume, at a shape that the interpreted kernels finish:
 one layer of width 32. The laws of a run are those of every other test (tests/app/runs/ingot_runs.py). INGOT_STANDIN_STREAMS orders the
@@ -48,6 +48,9 @@ def main():
     binary, source, libraries, library = sys.argv[1:5]
     if len(sys.argv) > 5:
         SETTINGS["trainer.dtype"] = sys.argv[5]  # bf16: attention and decode with tensor cores
+    exact = sys.argv[6:] == ["exact"]
+    if exact:
+        SETTINGS["numerics"] = "exact"
     os.environ.update(environment(libraries), INGOT_CUDA_LIBRARY=library)
     with tempfile.TemporaryDirectory(prefix="ingot-standin-") as folder:
         ingot = Ingot(binary, source, folder)
@@ -64,6 +67,8 @@ def main():
         check(all(step in after for step in before), f"steps before the kill {sorted(before)}, after it {sorted(after)}")
         check(any(row["actor/grad_norm"] > 0 for row in rows), "no step had a gradient")
         largest = max(row["mismatch/logprob_abs_diff_max"] for row in rows)
+        check(not exact or largest == 0, f"numerics are exact, but a log-prob differs by {largest}")
+        check(not exact or all(row["mismatch/probe_tokens"] > 0 for row in rows), "no log-prob was compared")
         print(f"{STEPS} steps, killed after {len(before)}, largest log-prob difference {largest:.2g}")
 
 

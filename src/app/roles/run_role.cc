@@ -31,6 +31,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/work.h"
+#include "kernels/torch/exact.h"
 #include "trainer/pass/tensor_memory.h"
 
 namespace ingot::app {
@@ -131,6 +132,7 @@ absl::StatusOr<int> RunRoleOrError(const std::string& role, const RunArgs& args,
   INGOT_ASSIGN_OR_RETURN(LoadedRole start, LoadRole(role, args));
   const RunConfig& config = *start.loaded.config;
   if (role == "trainer") trainer::KeepTensorMemory();
+  kernels::SetDeviceNumerics(config.numerics);
   INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, DeviceOf(config, role, args, index));
   base::InitLogging(role, config.log_level, "");
   base::Metrics metrics(config.metrics.max_labels);

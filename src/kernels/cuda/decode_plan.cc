@@ -21,14 +21,50 @@ uint64_t HashOf(int32_t chunk, const int32_t* pages, int64_t count) {
 
 }  // namespace
 
-bool CanDecode(const AttentionSequence& s) {
-  if (s.q_count > kDecodeQueries || s.block_table == nullptr) return false;
+bool CanDecode(const AttentionSequence& s, int64_t most_queries) {
+  if (s.q_count > most_queries || s.block_table == nullptr) return false;
   const int64_t end = s.q_offset + s.q_count;
   for (int64_t key = 0; key < end; ++key) {
     if (s.visible_end != nullptr && s.visible_end[key] < end) return false;
     if (s.positions != nullptr && s.positions[key] != key) return false;
   }
   return true;
+}
+
+namespace {
+
+int64_t FirstKey(int64_t last, int64_t window) { return window == 0 ? 0 : std::max<int64_t>(0, last - window + 1); }
+
+// Returns the number of chunks with keys that a query sees, if the last of them is `last`.
+int64_t SlotsOf(int64_t last, int64_t window) { return last / kChunkKeys - FirstKey(last, window) / kChunkKeys + 1; }
+
+}  // namespace
+
+std::vector<std::vector<AttentionSequence>> CutDecodes(std::span<const AttentionSequence> sequences, int64_t window,
+                                                       int64_t most_slots) {
+  std::vector<std::vector<AttentionSequence>> pieces(1);
+  int64_t slots = 0;
+  for (const AttentionSequence& s : sequences) {
+    for (int64_t first = 0; first < s.q_count;) {
+      int64_t count = 0;
+      for (; first + count < s.q_count; ++count) {
+        const int64_t more = SlotsOf(s.q_offset + first + count, window);
+        if (slots > 0 && slots + more > most_slots) break;
+        slots += more;
+      }
+      if (count > 0) {
+        AttentionSequence& part = pieces.back().emplace_back(s);
+        part.q_begin += first;
+        part.q_offset += first;
+        part.q_count = count;
+        first += count;
+      }
+      if (first == s.q_count) continue;
+      pieces.emplace_back();
+      slots = 0;
+    }
+  }
+  return pieces;
 }
 
 DecodePlan::DecodePlan(const AttentionShape& shape, std::span<const AttentionSequence> sequences, int64_t page_size)
@@ -44,11 +80,11 @@ DecodePlan::DecodePlan(const AttentionShape& shape, std::span<const AttentionSeq
 
 void DecodePlan::AddQueries(const AttentionSequence& s) {
   for (int64_t i = 0; i < s.q_count; ++i) {
-    const int64_t last = s.q_offset + i, first = window_ == 0 ? 0 : std::max<int64_t>(0, last - window_ + 1);
+    const int64_t last = s.q_offset + i, first = FirstKey(last, window_);
     const int64_t first_chunk = first / kChunkKeys;
     queries_.push_back({static_cast<int32_t>(s.q_begin + i), static_cast<int32_t>(first), static_cast<int32_t>(last),
                         static_cast<int32_t>(slots_ - first_chunk)});
-    slots_ += last / kChunkKeys - first_chunk + 1;
+    slots_ += SlotsOf(last, window_);
   }
 }
 

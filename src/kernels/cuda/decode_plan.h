@@ -26,10 +26,16 @@ inline constexpr int kDecodeRows = 64;
 // A sequence with more queries is not decoded. A decode step has one query per sequence, and its drafts.
 inline constexpr int64_t kDecodeQueries = 16;
 
-// Returns whether the sequence can be decoded: at most kDecodeQueries queries and keys in pages, which the queries see
-// as plain causal attention with or without a window. Depends on nothing outside of the sequence, so that the choice of
-// the kernel does not either.
-bool CanDecode(const AttentionSequence& sequence);
+// Returns whether the sequence can be decoded: at most `most_queries` queries and keys in pages, which the queries see as
+// plain causal attention with or without a window. Depends on nothing outside of the sequence, so that the choice of the
+// kernel does not either. With exact numerics, there may be any number of queries, so that this choice does not depend on
+// how a prompt is cut either.
+bool CanDecode(const AttentionSequence& sequence, int64_t most_queries = kDecodeQueries);
+
+// Cuts the sequences into pieces of at most `most_slots` slots (a piece has at least one query), in order. A query's
+// results do not depend on it.
+std::vector<std::vector<AttentionSequence>> CutDecodes(std::span<const AttentionSequence> sequences, int64_t window,
+                                                       int64_t most_slots);
 
 struct DecodeQuery {
   int32_t row;          // in q

@@ -21,6 +21,11 @@ namespace ingot::kernels {
 
 class AttentionPlans final : public torch::CustomClassHolder {
  public:
+  // exact = on devices, the rows of sequences of every length are summed in the same order (decode_plan.h), so they have
+  // the same bits in a step of decode, in a prompt, and in the trainer's paths.
+  explicit AttentionPlans(bool exact = false) : exact_(exact) {}
+  bool exact() const { return exact_; }
+
   // What a plan depends on, apart from the integer arrays. Chosen by the device's library.
   using Key = std::array<int64_t, 10>;
 
@@ -34,6 +39,7 @@ class AttentionPlans final : public torch::CustomClassHolder {
   }
 
  private:
+  const bool exact_;
   std::map<Key, std::shared_ptr<const void>> plans_;
 };
 

@@ -8,6 +8,7 @@
 
 #include "kernels/layers.h"
 #include "kernels/torch/add_rows.h"
+#include "kernels/torch/exact.h"
 #include "kernels/torch/operands.h"
 #include "kernels/torch/threads.h"
 #include "kernels/torch/typed.h"
@@ -74,7 +75,10 @@ class ResidualNormFunction : public Function<ResidualNormFunction> {
 at::Tensor RmsNormAten(const at::Tensor& x, const at::Tensor& weight, double eps) {
   const bool wide = x.scalar_type() == at::kDouble;
   const at::Tensor f = wide ? x : x.to(at::kFloat);
-  return (f * at::rsqrt(f.square().mean(-1, true) + eps)).to(x.scalar_type()) * weight;
+  const at::Tensor squares = f.square();
+  const at::Tensor mean =
+      ExactOn(f) ? SumOfRows(squares) / static_cast<double>(x.size(-1)) : squares.mean(-1, /*keepdim=*/true);
+  return (f * at::rsqrt(mean + eps)).to(x.scalar_type()) * weight;
 }
 
 // ---- norm and rotation of heads

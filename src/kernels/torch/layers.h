@@ -2,7 +2,7 @@
 //
 // fp32, fp64, and bf16 on the CPU use kernels/layers.h, where each row of the result depends only on that row of the
 // input. bf16 gradients are computed in fp32 and rounded. Other dtypes and devices use the same formulas with ATen
-// operators. If no gradient is needed, they cost one call and only allocate the result. They throw c10::Error if
+// operators; with exact numerics, the norms' sums are those of exact.h. If no gradient is needed, they cost one call and only allocate the result. They throw c10::Error if
 // tensors do not match. The matrix products are in linear.h.
 #pragma once
 

@@ -8,6 +8,7 @@
 
 #include "kernels/layers.h"
 #include "kernels/products/product.h"
+#include "kernels/torch/exact.h"
 #include "kernels/torch/operands.h"
 #include "kernels/torch/threads.h"
 #include "kernels/torch/typed.h"
@@ -54,6 +55,7 @@ void CheckProduct(const at::Tensor& a, const at::Tensor& b) {
 
 // wide = the result has the type of the sums.
 at::Tensor LinearForward(const at::Tensor& x_in, const at::Tensor& weight_in, const at::Tensor& bias, bool wide) {
+  if (!x_in.is_cpu()) return ExactLinear(x_in, weight_in, bias, wide);
   const at::Tensor x = x_in.contiguous(), weight = weight_in.contiguous();
   const at::ScalarType type = wide ? AccumulatorType(x) : x.scalar_type();
   at::Tensor y = at::empty({x.size(0), weight.size(0)}, x.options().dtype(type));
@@ -127,11 +129,12 @@ std::vector<at::Tensor> AnyLinears(const at::Tensor& x, at::TensorList weights, 
     bias_of[i] = static_cast<int64_t>(parameters.size());
     parameters.push_back(bias);
   }
-  if (Native(x) && needs_grad) return LinearsFunction::apply(x, at::TensorList(parameters), bias_of, wide);
+  const bool own = Native(x) || ExactOn(x);
+  if (own && needs_grad) return LinearsFunction::apply(x, at::TensorList(parameters), bias_of, wide);
   std::vector<at::Tensor> results;
   for (size_t i = 0; i < weights.size(); ++i) {
     const at::Tensor bias = BiasOf(biases, i);
-    if (Native(x)) {
+    if (own) {
       results.push_back(LinearForward(x, weights[i], bias, wide));
     } else {
       const at::Tensor y = at::linear(x, weights[i], bias);

@@ -2,7 +2,8 @@
 //
 // On the CPU in fp32, fp64, and bf16, the layers use kernels/layers.h, where each row of the result depends only on
 // that row of the input. ATen computes the products for gradients, except for bf16 on machines with tile registers
-// (product.h). Other dtypes and devices use ATen operators. The functions throw c10::Error if tensors do not match.
+// (product.h). With exact numerics, CUDA has kernels with the same property (exact.h), and ATen computes the products for
+// gradients. Other dtypes and devices use ATen operators. The functions throw c10::Error if tensors do not match.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,7 +21,7 @@ at::Tensor LinearOp(const at::Tensor& x, const at::Tensor& weight, const at::Ten
 std::vector<at::Tensor> LinearsOp(const at::Tensor& x, at::TensorList weights, at::TensorList biases = {});
 
 // Same as LinearOp, but the result has the type of the sums: fp32 for bf16 (on other devices, the converted ATen
-// result). Used for logits, where rounding to bf16 would be the largest error in a log-prob.
+// result, unless numerics are exact). Used for logits, where rounding to bf16 would be the largest error in a log-prob.
 at::Tensor WideLinearOp(const at::Tensor& x, const at::Tensor& weight);
 
 // Returns the product a b of matrices [m, k] and [k, n] without autograd history, for gradients. Either may be

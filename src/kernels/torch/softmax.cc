@@ -7,6 +7,7 @@
 
 #include "kernels/softmax.h"
 #include "kernels/torch/add_rows.h"
+#include "kernels/torch/exact.h"
 #include "kernels/torch/threads.h"
 #include "kernels/torch/typed.h"
 
@@ -65,9 +66,10 @@ Policy::Policy(const at::Tensor& logits, const at::Tensor& temperature, double s
   temperature_ = temperature.detach().to(logits_.options()).expand({logits.size(0)}).contiguous();
   if (!logits_.is_cpu()) {
     top_ = logits_.amax(1);
-    const at::Tensor d = (logits_ - top_.unsqueeze(1)).div_(temperature_.unsqueeze(1)), e = d.exp(), sum = e.sum(1);
+    const at::Tensor d = (logits_ - top_.unsqueeze(1)).div_(temperature_.unsqueeze(1)), e = d.exp(),
+                     sum = LastSum(e, false);
     log_sum_ = sum.log();
-    entropy_ = log_sum_ - (d * e).sum(1) / sum;
+    entropy_ = log_sum_ - LastSum(d * e, false) / sum;
     return;
   }
   for (at::Tensor* t : {&top_, &log_sum_, &entropy_}) *t = at::empty_like(temperature_);

@@ -1,7 +1,8 @@
 // Computes the policy of rows of logits: log_softmax(logits / temperature) over the vocabulary in fp32 (fp64 for fp64),
 // its entropy, and the gradient with respect to the logits. Both rollout and the trainer compute all log-probs with
 // this code. Equal rows give bit-identical log-probs, no matter how many rows there are, and whether a whole row or one
-// token is computed. Uses kernels/softmax.h on the CPU, and ATen on other devices. Policy's results have no autograd
+// token is computed. Uses kernels/softmax.h on the CPU, and ATen on other devices, where the sum of a row depends on the
+// number of rows unless numerics are exact (exact.h). Policy's results have no autograd
 // history.
 #pragma once
 

@@ -279,11 +279,98 @@ void Backward(const AttentionShape& shape, const AttentionSequence& s, const at:
 
 }  // namespace
 
+namespace {
+
+// Returns a host tensor with row `of(sequence)` for each sequence, padded to the longest. Undefined if no sequence has
+// a row. A sequence without a row gets `fill`.
+template <typename Of>
+OptionalTensor Rows(std::span<const AttentionSequence> sequences, const std::vector<int64_t>& lengths, Of of,
+                    const std::function<int32_t(int64_t)>& fill) {
+  const auto given = [&](const AttentionSequence& s) { return of(s) != nullptr; };
+  if (std::none_of(sequences.begin(), sequences.end(), given)) return std::nullopt;
+  const int64_t width = *std::max_element(lengths.begin(), lengths.end());
+  at::Tensor rows = at::zeros({static_cast<int64_t>(sequences.size()), width}, at::kInt);
+  int32_t* to = rows.mutable_data_ptr<int32_t>();
+  for (size_t i = 0; i < sequences.size(); ++i, to += width) {
+    const int32_t* from = of(sequences[i]);
+    for (int64_t j = 0; j < lengths[i]; ++j) to[j] = from != nullptr ? from[j] : fill(j);
+  }
+  return rows;
+}
+
+// On other devices, runs the operator's kernel, which takes the host arrays as tensors. Returns out and lse. REQUIRES:
+// sequences.
+std::tuple<at::Tensor, at::Tensor> ForwardOnDevice(const at::Tensor& q, const at::Tensor& k_pages,
+                                                   const at::Tensor& v_pages,
+                                                   std::span<const AttentionSequence> sequences, double scale,
+                                                   const at::Tensor& sinks, int64_t window, double soft_cap,
+                                                   const c10::intrusive_ptr<AttentionPlans>& plans) {
+  static const c10::OperatorHandle op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("ingot::tree_attention_forward", "");
+  TORCH_CHECK(op.hasKernelForDispatchKey(c10::computeDispatchKey(q.scalar_type(), q.layout(), q.device())),
+              "paged tree attention has no kernel for device ", q.device(),
+              ": load the device library (libingot_cuda.so) or run with device cpu");
+  std::vector<int64_t> keys, pages, fields;
+  for (const AttentionSequence& s : sequences) {
+    TORCH_CHECK(s.block_table != nullptr, "paged tree attention: a sequence without a block table");
+    keys.push_back(s.key_count);
+    pages.push_back((s.key_count + k_pages.size(1) - 1) / k_pages.size(1));
+    fields.insert(fields.end(), {s.q_begin, s.q_count, s.q_offset, s.key_count, s.key_begin});
+  }
+  using S = const AttentionSequence&;
+  const auto ends = Rows(
+      sequences, keys, [](S s) { return s.visible_end; }, [](int64_t) { return std::numeric_limits<int32_t>::max(); });
+  const auto positions = Rows(
+      sequences, keys, [window](S s) { return window > 0 ? s.positions : nullptr; },
+      [](int64_t key) { return static_cast<int32_t>(key); });
+  const auto tables = Rows(sequences, pages, [](S s) { return s.block_table; }, [](int64_t) { return 0; });
+  const at::Tensor table = at::tensor(fields, at::kLong).view({-1, 5});
+  at::AutoDispatchBelowADInplaceOrView guard;
+  return op.typed<TreeAttentionForwardSignature>().call(
+      q, k_pages, v_pages, scale, ends, std::nullopt, positions, tables, table,
+      sinks.defined() ? OptionalTensor(sinks) : std::nullopt, window, soft_cap,
+      plans.defined() ? OptionalPlans(plans) : std::nullopt);
+}
+
+}  // namespace
+
+namespace {
+
+// The rows of a path's keys by depth, as pages of one key each.
+std::vector<int32_t> KeyRowsOf(const AttentionSequence& path) {
+  std::vector<int32_t> rows;
+  rows.reserve(static_cast<size_t>(path.key_count));
+  for (int64_t r = 0; r < path.key_run_count; ++r) {
+    const KeyRun& run = path.key_runs[r];
+    const int64_t end = r + 1 < path.key_run_count ? path.key_runs[r + 1].key : path.key_count;
+    for (int64_t key = run.key; key < end; ++key) rows.push_back(static_cast<int32_t>(run.row + key - run.key));
+  }
+  return rows;
+}
+
+// On other devices, each path is a sequence over pages of one key.
+std::tuple<at::Tensor, at::Tensor> PathsOnDevice(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                                 std::span<const AttentionSequence> paths, double scale,
+                                                 const at::Tensor& sinks, int64_t window, double soft_cap,
+                                                 const c10::intrusive_ptr<AttentionPlans>& plans) {
+  std::vector<std::vector<int32_t>> tables;
+  std::vector<AttentionSequence> sequences(paths.begin(), paths.end());
+  for (AttentionSequence& s : sequences) {
+    if (s.key_runs != nullptr) s.block_table = tables.emplace_back(KeyRowsOf(s)).data();
+    s.key_runs = nullptr;
+    s.key_run_count = 0;
+  }
+  const auto paged = [](const at::Tensor& t) { return t.contiguous().unsqueeze(1); };
+  return ForwardOnDevice(q, paged(k), paged(v), sequences, scale, sinks, window, soft_cap, plans);
+}
+
+}  // namespace
+
 std::tuple<at::Tensor, at::Tensor> PathAttentionForward(const at::Tensor& q_in, const at::Tensor& k_in,
                                                         const at::Tensor& v_in,
                                                         std::span<const AttentionSequence> sequences, double scale,
-                                                        const at::Tensor& sinks, int64_t window, double soft_cap) {
-  TORCH_CHECK(q_in.is_cpu(), "path attention has no kernel for device ", q_in.device(), ": run with device cpu");
+                                                        const at::Tensor& sinks, int64_t window, double soft_cap,
+                                                        const c10::intrusive_ptr<AttentionPlans>& plans) {
   CheckNumbers(q_in, k_in, v_in, scale, window, soft_cap, sinks);
   const at::Tensor q = Computable(q_in), k = Computable(k_in), v = Computable(v_in);
   CheckSequences(sequences, q.size(0), k.size(0), 0, 0);
@@ -294,6 +381,10 @@ std::tuple<at::Tensor, at::Tensor> PathAttentionForward(const at::Tensor& q_in, 
     rows += s.q_count;
   }
   TORCH_CHECK(rows == q.size(0), "path attention: the paths have ", rows, " queries of ", q.size(0));
+  if (!q.is_cpu()) {
+    const auto [out, lse] = PathsOnDevice(q, k, v, sequences, scale, sinks, window, soft_cap, plans);
+    return {out.to(q_in.scalar_type()), lse};
+  }
   const auto [out, lse] = MakeResults(q, true);
   if (q.numel() > 0) Forward(q, k, v, sequences, scale, window, soft_cap, ComputableSinks(sinks, q), out, lse);
   return {out.to(q_in.scalar_type()), lse};
@@ -370,60 +461,6 @@ at::Tensor TreeAttentionBackwardSumCpu(const at::Tensor& grad, const at::Tensor&
   return grads.q;
 }
 
-namespace {
-
-// Returns a host tensor with row `of(sequence)` for each sequence, padded to the longest. Undefined if no sequence has
-// a row. A sequence without a row gets `fill`.
-template <typename Of>
-OptionalTensor Rows(std::span<const AttentionSequence> sequences, const std::vector<int64_t>& lengths, Of of,
-                    const std::function<int32_t(int64_t)>& fill) {
-  const auto given = [&](const AttentionSequence& s) { return of(s) != nullptr; };
-  if (std::none_of(sequences.begin(), sequences.end(), given)) return std::nullopt;
-  const int64_t width = *std::max_element(lengths.begin(), lengths.end());
-  at::Tensor rows = at::zeros({static_cast<int64_t>(sequences.size()), width}, at::kInt);
-  int32_t* to = rows.mutable_data_ptr<int32_t>();
-  for (size_t i = 0; i < sequences.size(); ++i, to += width) {
-    const int32_t* from = of(sequences[i]);
-    for (int64_t j = 0; j < lengths[i]; ++j) to[j] = from != nullptr ? from[j] : fill(j);
-  }
-  return rows;
-}
-
-// On other devices, runs the operator's kernel, which takes the host arrays as tensors.
-void PagedOnDevice(const at::Tensor& q, const at::Tensor& k_pages, const at::Tensor& v_pages,
-                   std::span<const AttentionSequence> sequences, double scale, const at::Tensor& out,
-                   const at::Tensor& sinks, int64_t window, double soft_cap,
-                   const c10::intrusive_ptr<AttentionPlans>& plans) {
-  static const c10::OperatorHandle op =
-      c10::Dispatcher::singleton().findSchemaOrThrow("ingot::tree_attention_forward", "");
-  TORCH_CHECK(op.hasKernelForDispatchKey(c10::computeDispatchKey(q.scalar_type(), q.layout(), q.device())),
-              "paged tree attention has no kernel for device ", q.device(),
-              ": load the device library (libingot_cuda.so) or run with device cpu");
-  if (sequences.empty()) return;
-  std::vector<int64_t> keys, pages, fields;
-  for (const AttentionSequence& s : sequences) {
-    TORCH_CHECK(s.block_table != nullptr, "paged tree attention: a sequence without a block table");
-    keys.push_back(s.key_count);
-    pages.push_back((s.key_count + k_pages.size(1) - 1) / k_pages.size(1));
-    fields.insert(fields.end(), {s.q_begin, s.q_count, s.q_offset, s.key_count, s.key_begin});
-  }
-  using S = const AttentionSequence&;
-  const auto ends = Rows(
-      sequences, keys, [](S s) { return s.visible_end; }, [](int64_t) { return std::numeric_limits<int32_t>::max(); });
-  const auto positions = Rows(
-      sequences, keys, [window](S s) { return window > 0 ? s.positions : nullptr; },
-      [](int64_t key) { return static_cast<int32_t>(key); });
-  const auto tables = Rows(sequences, pages, [](S s) { return s.block_table; }, [](int64_t) { return 0; });
-  const at::Tensor table = at::tensor(fields, at::kLong).view({-1, 5});
-  const auto result = op.typed<TreeAttentionForwardSignature>().call(
-      q, k_pages, v_pages, scale, ends, std::nullopt, positions, tables, table,
-      sinks.defined() ? OptionalTensor(sinks) : std::nullopt, window, soft_cap,
-      plans.defined() ? OptionalPlans(plans) : std::nullopt);
-  out.copy_(std::get<0>(result));
-}
-
-}  // namespace
-
 void PagedTreeAttention(const at::Tensor& q, const at::Tensor& k_pages, const at::Tensor& v_pages,
                         std::span<const AttentionSequence> sequences, double scale, const at::Tensor& out,
                         const at::Tensor& sinks, int64_t window, double soft_cap,
@@ -443,7 +480,11 @@ void PagedTreeAttention(const at::Tensor& q, const at::Tensor& k_pages, const at
               q.sizes(), ", got ", out.sizes());
   const int64_t pages = k_pages.size(0), page_size = k_pages.size(1);
   CheckSequences(sequences, q.size(0), pages * page_size, page_size, pages);
-  if (!q.is_cpu()) return PagedOnDevice(q, k_pages, v_pages, sequences, scale, out, sinks, window, soft_cap, plans);
+  if (!q.is_cpu()) {
+    if (sequences.empty()) return;
+    const auto result = ForwardOnDevice(q, k_pages, v_pages, sequences, scale, sinks, window, soft_cap, plans);
+    return static_cast<void>(out.copy_(std::get<0>(result)));
+  }
   Forward(q, k_pages, v_pages, sequences, scale, window, soft_cap, ComputableSinks(sinks, q), out, {});
 }
 

@@ -75,13 +75,15 @@ at::Tensor TreeAttentionBackward(const at::Tensor& grad, const at::Tensor& q, co
 
 // Processes one packed stream. Each row is summed in the order of a separate sequence, so it is bit-identical to
 // rollout's (law 3). Without autograd. Returns out and the log-sum-exp. `paths` are pieces of root-to-leaf paths that
-// contain every query once, in order. Their keys are given by key_runs, and the packed index is the depth. CPU only.
-// Uses `paths` only during the call. For the gradient, use TreeAttentionBackward on the packed stream, which sums in
+// contain every query once, in order. Their keys are given by key_runs, and the packed index is the depth. On a device,
+// `plans` should be exact, and the host lists each path's keys: the number of paths times the longest one. Uses `paths` only
+// during the call. For the gradient, use TreeAttentionBackward on the packed stream, which sums in
 // the stream's own order.
 std::tuple<at::Tensor, at::Tensor> PathAttentionForward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                                         std::span<const AttentionSequence> paths, double scale,
                                                         const at::Tensor& sinks = {}, int64_t window = 0,
-                                                        double soft_cap = 0);
+                                                        double soft_cap = 0,
+                                                        const c10::intrusive_ptr<AttentionPlans>& plans = {});
 
 // Computes attention for rollout, without autograd and without integer tensors. q and out are [rows, heads, head_dim]
 // (with the last two dimensions dense), and k_pages and v_pages are contiguous [num_pages, page_size, kv_heads,

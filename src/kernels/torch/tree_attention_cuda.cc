@@ -85,10 +85,13 @@ cuda::Shape ShapeOf(const at::Tensor& q, const at::Tensor& k, double scale, int6
 // Moves the sequences that the decode kernels compute behind the others. Returns how many others there are. Depends on
 // the type, the shape, and each sequence alone, so that a sequence is computed by the same kernels in every batch.
 template <typename T>
-size_t PartitionDecodes(const cuda::Shape& shape, std::vector<AttentionSequence>& sequences) {
+size_t PartitionDecodes(const cuda::Shape& shape, const OptionalPlans& plans,
+                        std::vector<AttentionSequence>& sequences) {
   if (!cuda::UsesMma<T>(shape) || shape.page_size == 0) return sequences.size();
+  const bool exact = plans.has_value() && (*plans)->exact();
+  const int64_t most = exact ? std::numeric_limits<int64_t>::max() : cuda::kDecodeQueries;
   const auto decodes = std::stable_partition(sequences.begin(), sequences.end(),
-                                             [](const AttentionSequence& s) { return !cuda::CanDecode(s); });
+                                             [most](const AttentionSequence& s) { return !cuda::CanDecode(s, most); });
   return static_cast<size_t>(decodes - sequences.begin());
 }
 
@@ -111,7 +114,7 @@ std::tuple<at::Tensor, at::Tensor> Forward(const at::Tensor& q_in, const at::Ten
     ByType(q, [&](auto zero) {
       using T = decltype(zero);
       using Acc = Accumulator<T>;
-      const size_t others = PartitionDecodes<T>(shape, batch.sequences);
+      const size_t others = PartitionDecodes<T>(shape, plans, batch.sequences);
       const std::span<const AttentionSequence> all = batch.sequences;
       if constexpr (std::is_same_v<T, BFloat16>) {
         if (others < all.size()) DecodeOnCuda(shape, all.subspan(others), q, k, v, sinks, out, lse, plans);

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "kernels/torch/exact.h"
 #include "kernels/torch/tree_attention.h"
 #include "rollout/engine/host_view.h"
 
@@ -76,7 +77,7 @@ std::span<std::byte> PagedCache::Block(size_t plane, int32_t block) {
 
 void PagedCache::Begin(const ForwardBatch& batch) {
   batch_ = &batch;
-  plans_ = c10::make_intrusive<kernels::AttentionPlans>();
+  plans_ = c10::make_intrusive<kernels::AttentionPlans>(kernels::DeviceNumerics() == kernels::Numerics::kExact);
   if (!on_cpu()) slots_ = View(batch.slots).to(device_);
   if (recurs_) PlanStates();
 }

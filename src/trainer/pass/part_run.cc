@@ -47,7 +47,7 @@ class PartRun::Attention final : public model::AttentionBackend {
           run_.strands_ == nullptr
               ? kernels::TreeAttentionForward(q.detach(), keys, values, options)
               : kernels::PathAttentionForward(q.detach(), keys, values, run_.strands_->paths(), input.spec.scale,
-                                              options.sinks, options.window, options.soft_cap);
+                                              options.sinks, options.window, options.soft_cap, run_.path_plans_);
       Export(layer, k, v);
     }
     if (history_) {

@@ -100,6 +100,8 @@ class PartRun {
   at::Tensor exports_;  // [exports], rows of this part
   // Of this part's keys and queries, for all layers, forward and backward.
   const c10::intrusive_ptr<kernels::AttentionPlans> plans_ = c10::make_intrusive<kernels::AttentionPlans>();
+  const c10::intrusive_ptr<kernels::AttentionPlans> path_plans_ =
+      c10::make_intrusive<kernels::AttentionPlans>(/*exact=*/true);  // of strands_
   std::vector<int32_t> parents_;          // parents of rows, for recurrences; empty = no layer is recurrent
   std::vector<kernels::KeptState> kept_;  // the branches
   std::vector<at::Tensor> inputs_;        // kInputs: per layer [size, hidden]

@@ -151,8 +151,10 @@ TEST(RunConfig, NumericsIsOneKeyForTheWholeRun) {
   EXPECT_EQ(fast->config->trainer.numerics, kernels::Numerics::kFast);
   EXPECT_EQ(exact->config->trainer.numerics, kernels::Numerics::kExact);
   EXPECT_THAT(exact->schema.EffectiveYaml(), HasSubstr("numerics: exact"));
-  EXPECT_THAT(std::string(Load(kAgents, {"numerics=exact", "device=cuda"}).status().message()),
-              HasSubstr("numerics=exact works only on the CPU"));
+  EXPECT_EQ(exact->config->device, "cpu");  // auto
+  const auto on_cuda = Load(kAgents, {"numerics=exact", "device=cuda"});
+  ASSERT_TRUE(on_cuda.ok()) << on_cuda.status();
+  EXPECT_EQ(on_cuda->config->device, "cuda");
   EXPECT_FALSE(Load(kAgents, {"numerics=close"}).ok());
 }
 

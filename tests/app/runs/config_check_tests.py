@@ -208,7 +208,7 @@ def case_gpus(ingot):
             (eight, "2xh100", {}, ("puts 4 ranks on a machine with 2 GPUs (h100)",)),
             (one, "h1000", {}, ("unknown GPU 'h1000'", "8xh100 stands for eight GPUs")),
             (one, "h100", {"device": "cpu"}, ("--device is h100, but device is cpu",)),
-            (one, "h100", {"device": "auto", "numerics": "exact"}, ("but device is cpu",))):  # exact numerics need the CPU
+            (one, "h100", {"device": "auto", "numerics": "exact"}, ("but device is cpu",))):  # auto is the CPU with exact numerics
         done = check_for(ingot, config, gpus, settings)
         error = last_line(done.stderr)
         check(done.returncode in (1, 2) and all(word in error for word in words), f"{config} on {gpus}: {error}")

@@ -1,6 +1,7 @@
 // The decode kernels (src/kernels/cuda/decode_attention.cuh), compiled to PTX by nvcc, on the machine: results against
 // fp64, equal bits for every batch with and without shared pages, bytes, bank conflicts, and each barrier and wait.
 #include <algorithm>
+#include <limits>
 #include <random>
 
 #include "kernels/cuda/decode_args.h"
@@ -100,7 +101,8 @@ struct Decoder {
           const std::string& ptx = DecodePtx())
       : m(ptx), shape(s), page_size(pages.page_size), k(m.Put(pages.k)), v(m.Put(pages.v)), sinks(m.Put(sink_logits)) {}
 
-  Decoded Run(std::span<const Request> requests) {
+  // `most_slots` cuts the batch into several launches.
+  Decoded Run(std::span<const Request> requests, int64_t most_slots = std::numeric_limits<int64_t>::max()) {
     std::vector<AttentionSequence> sequences;
     std::vector<BFloat16> q;
     int64_t rows = 0;
@@ -111,10 +113,21 @@ struct Decoder {
       sequence.key_count = r.stream.rows;
       sequence.q_offset = r.stream.rows - r.queries;
       sequence.block_table = r.table.data();
-      EXPECT_TRUE(cuda::CanDecode(sequence));
+      EXPECT_TRUE(cuda::CanDecode(sequence, r.queries));
       rows += r.queries;
       q.insert(q.end(), r.stream.q.end() - r.queries * shape.heads * shape.head_dim, r.stream.q.end());
     }
+    const size_t entries = rows * shape.heads;
+    BFloat16* const out = m.Put(std::vector<BFloat16>(entries * shape.head_dim, kernels::ToBFloat16(7)));
+    float* const lse = m.Put(std::vector<float>(entries, 7));
+    const BFloat16* const queries = m.Put(q);
+    for (const auto& piece : cuda::CutDecodes(sequences, shape.window, most_slots)) {
+      RunPiece(piece, queries, out, lse);
+    }
+    return {m.Get(out, entries * shape.head_dim), m.Get(lse, entries)};
+  }
+
+  void RunPiece(std::span<const AttentionSequence> sequences, const BFloat16* q, BFloat16* out, float* lse) {
     const cuda::DecodePlan plan(shape, sequences, page_size);
     std::vector<std::byte> packed(plan.packed_bytes());
     plan.Pack(packed.data());
@@ -123,13 +136,10 @@ struct Decoder {
                               shape.window, page_size,      q_row,          k_row,
                               k_row,        shape.scale};
     EXPECT_TRUE(cuda::UsesMma<BFloat16>(strides));
-    const size_t entries = rows * shape.heads;
-    BFloat16* const out = m.Put(std::vector<BFloat16>(entries * shape.head_dim, kernels::ToBFloat16(7)));
-    float* const lse = m.Put(std::vector<float>(entries, 7));
+    const size_t entries = plan.queries().size() * shape.heads;
     const size_t slots = plan.slots() * shape.heads;
-    const cuda::DecodeArgs args{cuda::MakeMmaArgs({strides, {}, m.Put(q), k, v, sinks, out, lse}),
-                                plan.View(m.Put(packed)), std::ssize(plan.queries()),
-                                m.Put(std::vector<float>(slots * shape.head_dim, NAN)),
+    const cuda::DecodeArgs args{cuda::MakeMmaArgs({strides, {}, q, k, v, sinks, out, lse}), plan.View(m.Put(packed)),
+                                std::ssize(plan.queries()), m.Put(std::vector<float>(slots * shape.head_dim, NAN)),
                                 m.Put(std::vector<cuda::DecodeState>(slots, {NAN, NAN}))};
     m.Run(KernelOf(shape.head_dim),
           {{static_cast<unsigned>(plan.items().size()), static_cast<unsigned>(shape.kv_heads), 1},
@@ -137,7 +147,6 @@ struct Decoder {
            SharedBytes(shape.head_dim)},
           args);
     m.Run(kMerge, {{static_cast<unsigned>((entries + 3) / 4), 1, 1}, {128, 1, 1}, 0}, args);
-    return {m.Get(out, entries * shape.head_dim), m.Get(lse, entries)};
   }
 };
 
@@ -273,6 +282,37 @@ TEST_F(PtxDecode, ARowHasTheSameBitsInEveryPlaceOfABatch) {
     EXPECT_TRUE(std::equal(want.lse.begin(), want.lse.end(), got.lse.begin() + row * shape.heads));
   }
   ExpectNoReport(decoder.m);
+}
+
+// As with exact numerics: a prompt's queries, all at once, in launches with few slots, and each as a step of decode.
+TEST_F(PtxDecode, TheQueriesOfAPromptHaveTheBitsOfEachAlone) {
+  std::mt19937_64 rng(6);
+  for (const int64_t window : {0, 70}) {
+    SCOPED_TRACE(window);
+    const AttentionShape shape{4, 2, 24, 0.2, window};
+    std::vector<Request> requests;
+    requests.push_back(MakeRequest(rng, shape, 560, 100));
+    requests.push_back(MakeRequest(rng, shape, 70, 70));
+    Decoder decoder(shape, StoreBatch(rng, shape, requests, false));
+    const Decoded want = decoder.Run(requests);
+    ExpectClose(requests, want);
+    for (const int64_t most_slots : {1, 50}) EXPECT_TRUE(decoder.Run(requests, most_slots) == want) << most_slots;
+    int64_t row = 0;
+    for (const Request& r : requests) {
+      for (int64_t i = 0; i < r.queries; ++i, ++row) {
+        if (i % 9 != 0) continue;
+        Request one = r;
+        one.queries = 1;
+        one.stream.rows = r.stream.rows - r.queries + i + 1;
+        const int64_t q_row = shape.heads * shape.head_dim;
+        one.stream.q.resize(one.stream.rows * q_row);
+        const Decoded got = decoder.Run({&one, 1});
+        EXPECT_TRUE(std::equal(got.out.begin(), got.out.end(), want.out.begin() + row * q_row)) << row;
+        EXPECT_TRUE(std::equal(got.lse.begin(), got.lse.end(), want.lse.begin() + row * shape.heads)) << row;
+      }
+    }
+    ExpectNoReport(decoder.m);
+  }
 }
 
 // The least is each key and value once, and the queries. A shared chunk is read once for all of its rows.

@@ -1,16 +1,15 @@
 // Training steps on a device, whose torch operators add rows in another order each time (operators/operators.cc): equal
 // bits over runs and after a resume. Runs under standin.py; INGOT_CUDA_LIBRARY names libingot_cuda.so.
 #include <ATen/ATen.h>
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "model/parameters.h"
+#include "standin/trainer/open_device.h"
 #include "trainer/makers.h"
 #include "trainer/temp_dir.h"
 #include "trainer/tiny_model.h"
@@ -21,17 +20,6 @@ namespace ingot::trainer {
 namespace {
 
 constexpr int kVocab = 37, kSteps = 3;
-
-bool OpenDevice() {
-  static const bool open = [] {
-    const char* const path = std::getenv("INGOT_CUDA_LIBRARY");
-    void* const library = ::dlopen(path == nullptr ? "" : path, RTLD_NOW | RTLD_LOCAL);
-    EXPECT_NE(library, nullptr) << ::dlerror();
-    if (library != nullptr) at::globalContext().lazyInitDevice(at::kCUDA);
-    return library != nullptr;
-  }();
-  return open;
-}
 
 TrainerOptions Options(const std::string& dtype) {
   TrainerOptions options;

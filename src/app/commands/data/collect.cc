@@ -19,6 +19,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "kernels/torch/exact.h"
 #include "weights/snapshot.h"
 
 namespace ingot::app {
@@ -81,6 +82,7 @@ absl::StatusOr<int> CollectOrError(const CollectArgs& args) {
   if (args.samples < 1) return absl::InvalidArgumentError("--samples must be at least 1");
   if (args.temperature < 0) return absl::InvalidArgumentError("--temperature must be 0 or more");
   INGOT_RETURN_IF_ERROR(CheckThreads(ThreadsOf(config)));
+  kernels::SetDeviceNumerics(config.numerics);
   INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, OpenDevice(config.device));
   if (!args.model.empty()) INGOT_RETURN_IF_ERROR(UseModel(args.model, config));
   if (!args.checkpoint.empty()) {

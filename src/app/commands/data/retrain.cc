@@ -44,6 +44,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "kernels/torch/exact.h"
 #include "trainer/loop.h"
 #include "trainer/pass/tensor_memory.h"
 #include "trainer/trainer.h"
@@ -286,6 +287,7 @@ absl::StatusOr<int> RetrainOrError(const RetrainArgs& args) {
   INGOT_ASSIGN_OR_RETURN(const Inputs inputs, ReadInputs(args));
   const RunConfig& config = inputs.config();
   INGOT_RETURN_IF_ERROR(CheckThreads(ThreadsOf(config)));
+  kernels::SetDeviceNumerics(config.numerics);
   INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, OpenDevice(config.device));
   INGOT_ASSIGN_OR_RETURN(const ModelSetup model, SetUpModel(config.model, device.torch_name));
   INGOT_RETURN_IF_ERROR(CheckModelKeys(config, model.shape));

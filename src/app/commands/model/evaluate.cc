@@ -24,6 +24,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/printable.h"
+#include "kernels/torch/exact.h"
 #include "view/evaluation/eval_figures.h"
 #include "view/evaluation/eval_table.h"
 #include "view/evaluation/evaluation.h"
@@ -102,6 +103,7 @@ absl::StatusOr<std::optional<Evaluated>> EvaluateScaffold(const EvaluateArgs& ar
   INGOT_ASSIGN_OR_RETURN(LoadedConfig loaded, ConfigOf(args, scaffold));
   RunConfig& config = *loaded.config;
   INGOT_RETURN_IF_ERROR(CheckThreads(ThreadsOf(config)));
+  kernels::SetDeviceNumerics(config.numerics);
   INGOT_ASSIGN_OR_RETURN(const DeviceChoice device, OpenDevice(config.device));
   const std::string effective = loaded.schema.EffectiveYaml();
   config.scheduler.total_steps = 0;  // only evaluations; not in config.yaml, which would not load with it

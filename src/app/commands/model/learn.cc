@@ -28,6 +28,7 @@
 #include "base/random.h"
 #include "datapool/store.h"
 #include "gateway/http/http_server.h"
+#include "kernels/torch/exact.h"
 #include "trainer/pass/tensor_memory.h"
 
 namespace ingot::app {
@@ -150,6 +151,7 @@ absl::Status LearnOrError(const RunArgs& args) {
   trainer::KeepTensorMemory();
   INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
   const RunConfig& config = *loaded.config;
+  kernels::SetDeviceNumerics(config.numerics);
   INGOT_RETURN_IF_ERROR(base::Annotate(CheckLearning(config), args.config));
   INGOT_ASSIGN_OR_RETURN(Users users, Users::Read(config.learn.users_file));
   INGOT_ASSIGN_OR_RETURN(const RunCheck check, CheckRun(config, RequestedBy::kTrain));

@@ -26,6 +26,7 @@
 #include "app/training/supervised.h"
 #include "base/log.h"
 #include "base/printable.h"
+#include "kernels/torch/exact.h"
 #include "trainer/pass/tensor_memory.h"
 
 namespace ingot::app {
@@ -60,6 +61,7 @@ absl::StatusOr<int> TrainOrError(const RunArgs& args) {
   trainer::KeepTensorMemory();
   INGOT_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadRunConfig(args.config, args.overrides));
   const RunConfig& config = *loaded.config;
+  kernels::SetDeviceNumerics(config.numerics);
   if (config.cluster.trainer_ranks > 1) {
     return absl::InvalidArgumentError(absl::StrCat(
         "cluster.trainer_ranks is ", config.cluster.trainer_ranks,
