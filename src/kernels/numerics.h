@@ -8,8 +8,8 @@ namespace ingot::kernels {
 // kExact  Bit-identical in fp32 and bf16, including trees, radix cache, chunked prompts, and any batch. The trainer cuts
 //         attention's tiles along each path.
 // On the CPU, rollout computes the same way in both modes: its log-probs never depend on the batch, the cache, or the
-// threads. On CUDA, kExact also replaces cuBLAS and torch's sums of rows in both (kernels/torch/exact.h), because they
-// choose the order of a sum by the number of rows.
+// threads. On CUDA, kExact also replaces cuBLAS in both (kernels/torch/exact.h), which chooses the order of a sum by the
+// number of rows.
 enum class Numerics { kFast, kExact };
 
 }  // namespace ingot::kernels

@@ -1,13 +1,12 @@
-// Operators for exact numerics on devices: linear layers and sums whose rows do not depend on the other rows. torch's own
-// ones choose a kernel, and so the order of a sum, by the number of rows. On the CPU, LinearOp (linear.h) and the norms
-// (layers.h) are always computed this way.
+// Linear layers for exact numerics on devices: their rows do not depend on the other rows. torch's own ones choose a
+// kernel, and so the order of a sum, by the number of rows. On the CPU, LinearOp (linear.h) is always computed this way,
+// as are the norms (layers.h) and the policy (softmax.h) on the CPU and on CUDA.
 //
-// Registered with the dispatcher under `ingot`; only libingot_cuda.so has kernels:
+// Registered with the dispatcher under `ingot`; only libingot_cuda.so has a kernel:
 //
 //   exact_linear(x, weight, bias, wide) -> y     kernels/cuda/product_mma.cuh, product_plain.cuh
-//   row_sums(x) -> sums                          kernels/cuda/row_sums.cuh
 //
-// All functions throw c10::Error if tensors do not match, or if the device has no kernel.
+// The functions throw c10::Error if tensors do not match, or if the device has no kernel.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -18,8 +17,8 @@
 
 namespace ingot::kernels {
 
-// Selects how this process's linear layers, norms, log-probs, and attention are computed on devices. Call it before
-// anything else is computed, in the trainer and in the engine. Thread safe. The default is kFast.
+// Selects how this process's linear layers and attention are computed on devices. Call it before anything else is
+// computed, in the trainer and in the engine. Thread safe. The default is kFast.
 void SetDeviceNumerics(Numerics numerics);
 Numerics DeviceNumerics();
 
@@ -30,14 +29,7 @@ bool ExactOn(const at::Tensor& t);
 // Without autograd history.
 at::Tensor ExactLinear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, bool wide);
 
-// x [..., n], fp32 or fp64 -> [..., 1]: x.sum(-1, true), with autograd.
-at::Tensor SumOfRows(const at::Tensor& x);
-
-// x.sum(-1), or SumOfRows if the numerics of x's device are exact.
-at::Tensor LastSum(const at::Tensor& x, bool keep);
-
 using ExactLinearSignature = at::Tensor(const at::Tensor& x, const at::Tensor& weight,
                                         const std::optional<at::Tensor>& bias, bool wide);
-using RowSumsSignature = at::Tensor(const at::Tensor& x);
 
 }  // namespace ingot::kernels

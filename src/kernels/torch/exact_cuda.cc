@@ -1,4 +1,4 @@
-// Implements the CUDA kernels of exact_linear and row_sums. Part of libingot_cuda.so, which registers them when it is loaded.
+// Implements the CUDA kernel of exact_linear. Part of libingot_cuda.so, which registers them when it is loaded.
 #include <ATen/ATen.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -6,7 +6,6 @@
 #include <torch/library.h>
 
 #include "kernels/cuda/product_launch.h"
-#include "kernels/cuda/row_sums_launch.h"
 #include "kernels/torch/exact.h"
 #include "kernels/torch/typed.h"
 
@@ -49,24 +48,7 @@ at::Tensor ExactLinearOnCuda(const at::Tensor& x_in, const at::Tensor& weight_in
   return y;
 }
 
-at::Tensor RowSumsOnCuda(const at::Tensor& x_in) {
-  TORCH_CHECK(x_in.dim() == 2 && (x_in.scalar_type() == at::kFloat || x_in.scalar_type() == at::kDouble),
-              "row_sums takes fp32 or fp64 [rows, n], got ", x_in.scalar_type(), " ", x_in.sizes());
-  const c10::cuda::CUDAGuard guard(x_in.device());
-  const at::Tensor x = x_in.contiguous(), sums = at::empty({x.size(0)}, x.options());
-  const auto launch = [&](auto zero) {
-    using T = decltype(zero);
-    const cuda::RowSumsArgs<T> args{Read<T>(x), Write<T>(sums), x.size(0), x.size(1)};
-    C10_CUDA_CHECK(cuda::LaunchRowSums(args, c10::cuda::getCurrentCUDAStream()));
-  };
-  x.scalar_type() == at::kDouble ? launch(double{}) : launch(float{});
-  return sums;
-}
-
-TORCH_LIBRARY_IMPL(ingot, CUDA, m) {
-  m.impl("exact_linear", ExactLinearOnCuda);
-  m.impl("row_sums", RowSumsOnCuda);
-}
+TORCH_LIBRARY_IMPL(ingot, CUDA, m) { m.impl("exact_linear", ExactLinearOnCuda); }
 
 }  // namespace
 }  // namespace ingot::kernels

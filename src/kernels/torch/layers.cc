@@ -8,7 +8,8 @@
 
 #include "kernels/layers.h"
 #include "kernels/torch/add_rows.h"
-#include "kernels/torch/exact.h"
+#include "kernels/torch/device_op.h"
+#include "kernels/torch/layers_ops.h"
 #include "kernels/torch/operands.h"
 #include "kernels/torch/threads.h"
 #include "kernels/torch/typed.h"
@@ -75,10 +76,7 @@ class ResidualNormFunction : public Function<ResidualNormFunction> {
 at::Tensor RmsNormAten(const at::Tensor& x, const at::Tensor& weight, double eps) {
   const bool wide = x.scalar_type() == at::kDouble;
   const at::Tensor f = wide ? x : x.to(at::kFloat);
-  const at::Tensor squares = f.square();
-  const at::Tensor mean =
-      ExactOn(f) ? SumOfRows(squares) / static_cast<double>(x.size(-1)) : squares.mean(-1, /*keepdim=*/true);
-  return (f * at::rsqrt(mean + eps)).to(x.scalar_type()) * weight;
+  return (f * at::rsqrt(f.square().mean(-1, true) + eps)).to(x.scalar_type()) * weight;
 }
 
 // ---- norm and rotation of heads

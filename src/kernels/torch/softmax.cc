@@ -7,7 +7,8 @@
 
 #include "kernels/softmax.h"
 #include "kernels/torch/add_rows.h"
-#include "kernels/torch/exact.h"
+#include "kernels/torch/device_op.h"
+#include "kernels/torch/softmax_ops.h"
 #include "kernels/torch/threads.h"
 #include "kernels/torch/typed.h"
 
@@ -66,10 +67,9 @@ Policy::Policy(const at::Tensor& logits, const at::Tensor& temperature, double s
   temperature_ = temperature.detach().to(logits_.options()).expand({logits.size(0)}).contiguous();
   if (!logits_.is_cpu()) {
     top_ = logits_.amax(1);
-    const at::Tensor d = (logits_ - top_.unsqueeze(1)).div_(temperature_.unsqueeze(1)), e = d.exp(),
-                     sum = LastSum(e, false);
+    const at::Tensor d = (logits_ - top_.unsqueeze(1)).div_(temperature_.unsqueeze(1)), e = d.exp(), sum = e.sum(1);
     log_sum_ = sum.log();
-    entropy_ = log_sum_ - LastSum(d * e, false) / sum;
+    entropy_ = log_sum_ - (d * e).sum(1) / sum;
     return;
   }
   for (at::Tensor* t : {&top_, &log_sum_, &entropy_}) *t = at::empty_like(temperature_);

@@ -1,6 +1,6 @@
-// The kernels of linear layers with exact numerics, and of row sums (src/kernels/cuda/product_*.cuh, row_sums.cuh), on the
-// machine: each row has the bits of the row alone, for every number of rows; results against fp64; bank conflicts; and each
-// barrier and wait.
+// The kernels of linear layers with exact numerics (src/kernels/cuda/product_*.cuh), compiled to PTX by nvcc, on the
+// machine: each row has the bits of the row alone, for every number of rows; results against fp64; bank conflicts; and
+// each barrier and wait.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +12,6 @@
 
 #include "kernels/bfloat16.h"
 #include "kernels/cuda/product_args.h"
-#include "kernels/cuda/row_sums_args.h"
 #include "standin/ptx/attention_machine.h"
 #include "standin/ptx/compile_ptx.h"
 #include "trials.h"
@@ -28,11 +27,6 @@ const std::string& ProductPtx() {
   static const std::string text = CompilePtx(FindNvcc(), "src/kernels/cuda/product.cu", "");
   return text;
 }
-const std::string& RowSumsPtx() {
-  static const std::string text = CompilePtx(FindNvcc(), "src/kernels/cuda/row_sums.cu", "");
-  return text;
-}
-
 std::string NumberText(int64_t number) { return "Li" + std::to_string(number) + "E"; }
 
 std::string MmaKernelOf(const cuda::ProductTile& t) {
@@ -299,50 +293,6 @@ TEST_F(PtxProduct, EachBarrierAndWaitIsMissedWhenItIsDeleted) {
   }
   EXPECT_GE(DeleteEach(Layer<float>(12, 16, 50, 70), PlainKernelOf<float>(16)), 2);
   EXPECT_GE(DeleteEach(Layer<float>(13, 64, 50, 70), PlainKernelOf<float>(64)), 2);
-}
-
-// ---- row sums
-
-template <typename T>
-std::vector<T> RowSums(Machine& m, const std::vector<T>& x, int64_t rows, int64_t n) {
-  T* const sums = m.Put(std::vector<T>(rows, 7));
-  const bool warps = n <= cuda::kWarpRow;
-  const int64_t of_block = warps ? cuda::kRowSumsThreads / 32 : 1;
-  m.Run(std::string("_ZN5ingot7kernels4cuda13RowSumsKernelI") + (std::is_same_v<T, float> ? "f" : "d") +
-            NumberText(warps ? 32 : cuda::kRowSumsThreads) + "EEvNS1_11RowSumsArgsIT_EE",
-        {{static_cast<unsigned>((rows + of_block - 1) / of_block), 1, 1}, {cuda::kRowSumsThreads, 1, 1}, 0},
-        cuda::RowSumsArgs<T>{m.Put(x), sums, rows, n});
-  return m.Get(sums, rows);
-}
-
-template <typename T>
-void ExpectRowSums(int64_t most_rows, int64_t n) {
-  SCOPED_TRACE(n);
-  std::mt19937_64 rng(static_cast<uint64_t>(n));
-  const std::vector<T> x = Random<T>(rng, most_rows * n);
-  Machine m(RowSumsPtx());
-  std::vector<T> alone;
-  for (int64_t row = 0; row < most_rows; ++row) {
-    const std::vector<T> one(x.begin() + row * n, x.begin() + (row + 1) * n);
-    alone.push_back(RowSums(m, one, 1, n)[0]);
-    double sum = 0, size = 0;
-    for (const T value : one) sum += value, size += std::abs(value);
-    ASSERT_LE(std::abs(alone.back() - sum), static_cast<double>(n) * (sizeof(T) == 4 ? 0x1p-24 : 0x1p-52) * size);
-  }
-  for (const int64_t rows : RowCounts(most_rows)) {
-    const std::vector<T> first(x.begin(), x.begin() + rows * n);
-    ASSERT_TRUE(SameBits(RowSums(m, first, rows, n), std::vector<T>(alone.begin(), alone.begin() + rows))) << rows;
-  }
-  ExpectNoReport(m);
-}
-
-TEST_F(PtxProduct, EachSumOfARowHasTheBitsOfTheRowAlone) {
-  for (const int64_t n : {1, 31, 128, 1024}) ExpectRowSums<float>(100, n);
-  for (const int64_t n : {1025, 3001}) ExpectRowSums<float>(17, n);
-  ExpectRowSums<double>(33, 200);
-  ExpectRowSums<double>(5, 2000);
-  Machine m(RowSumsPtx());
-  EXPECT_EQ(RowSums<float>(m, {}, 3, 0), (std::vector<float>{0, 0, 0}));
 }
 
 }  // namespace
