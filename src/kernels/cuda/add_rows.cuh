@@ -12,16 +12,9 @@
 
 #include "kernels/bfloat16.h"
 #include "kernels/cuda/add_rows_args.h"
+#include "kernels/cuda/arithmetic.cuh"
 
 namespace ingot::kernels::cuda {
-
-// A number in the type of its sums, and back.
-__device__ __forceinline__ float WideOf(float x) { return x; }
-__device__ __forceinline__ double WideOf(double x) { return x; }
-__device__ __forceinline__ float WideOf(BFloat16 x) { return ToFloat(x); }
-__device__ __forceinline__ void Round(float sum, float& to) { to = sum; }
-__device__ __forceinline__ void Round(double sum, double& to) { to = sum; }
-__device__ __forceinline__ void Round(float sum, BFloat16& to) { to = ToBFloat16(sum); }
 
 // Returns the end of the rows with the target of row `begin`.
 __device__ __forceinline__ int64_t EndOf(const AddRowsArgs& a, int64_t begin, int64_t target) {
