@@ -1,5 +1,5 @@
 // gpu_check LIBINGOT_CUDA [--no-bench] [--no-checks] [--small]: on a machine with a card, prints JSON lines: the device,
-// every check of attention_checks.h, of races, of added rows, and of exact_checks.h, then times. --small leaves out the larger checks and divides the lengths of the timed
+// every check of attention_checks.h, of layer_checks.h, of races, and of added rows, then times. --small leaves out the larger checks and divides the lengths of the timed
 // shapes by 128, and decodes small batches alone. Exit code 0 = all checks hold. A program of its own, since such a machine has no GoogleTest.
 #include <ATen/ATen.h>
 #include <dlfcn.h>
@@ -15,7 +15,7 @@
 
 #include "kernels/attention/attention_checks.h"
 #include "kernels/cuda/probe.h"
-#include "kernels/exact_checks.h"
+#include "kernels/layer_checks.h"
 #include "kernels/torch/add_rows.h"
 #include "kernels/torch/exact.h"
 #include "kernels/torch/race.h"
@@ -219,7 +219,10 @@ int Main(int argc, char** argv) {
     std::fflush(stdout);
   };
   if (options.checks) {
-    testing::CheckTreeAttention(at::Device(at::kCUDA, 0), report, options.small);
+    const at::Device device(at::kCUDA, 0);
+    testing::CheckTreeAttention(device, report, options.small);
+    testing::CheckLayers(device, report, options.small);
+    testing::CheckPolicy(device, report, options.small);
     CheckRaces(report, options.small);
     CheckAddRows(report, options.small);
     testing::CheckExact(at::Device(at::kCUDA, 0), report, options.small);

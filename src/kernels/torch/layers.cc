@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/library.h>
 
 #include <optional>
 
@@ -21,6 +22,29 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
 
+TORCH_LIBRARY_FRAGMENT(ingot, m) {
+  m.def(
+      "rms_norm(Tensor x, Tensor? plus, Tensor weight, float eps, Tensor(a!)? sum, Tensor(b!) y, Tensor(c!)? inverse) "
+      "-> ()");
+  m.def(
+      "rms_norm_backward(Tensor grad, Tensor? by_sum, Tensor x, Tensor weight, Tensor inverse, Tensor(a!) grad_x, "
+      "Tensor(b!) grad_weight) -> ()");
+  m.def(
+      "norm_rotate(Tensor x, Tensor? weight, float eps, Tensor cos, Tensor sin, Tensor positions, Tensor(a!) y, "
+      "Tensor(b!)? inverse) -> ()");
+  m.def(
+      "norm_rotate_backward(Tensor grad, Tensor? x, Tensor? weight, Tensor? inverse, Tensor cos, Tensor sin, "
+      "Tensor positions, Tensor(a!) grad_x, Tensor(b!)? grad_weight) -> ()");
+  m.def("swiglu(Tensor gate, Tensor up, Tensor(a!) y) -> ()");
+  m.def("swiglu_backward(Tensor grad, Tensor gate, Tensor up, Tensor(a!) grad_gate, Tensor(b!) grad_up) -> ()");
+}
+
+// Returns whether the tensor's device has kernels for it.
+bool HasKernels(const at::Tensor& t) {
+  static const DeviceOp<RmsNormSignature> op("ingot::rms_norm");
+  return Native(t) || op.Serves(t);
+}
+
 // ---- RMSNorm
 
 // plus: undefined, or added to x first. `sum` then receives the sum.
@@ -28,6 +52,12 @@ at::Tensor RmsNormForward(const at::Tensor& x, const at::Tensor& plus, const at:
                           at::Tensor& sum, at::Tensor* inverse) {
   at::Tensor y = at::empty_like(x);
   sum = plus.defined() ? at::empty_like(x) : x;
+  if (!x.is_cpu()) {
+    static const DeviceOp<RmsNormSignature> op("ingot::rms_norm");
+    op(x, Optional(plus), weight, eps, plus.defined() ? MaybeTensor(sum) : std::nullopt, y,
+       inverse == nullptr ? std::nullopt : MaybeTensor(*inverse));
+    return y;
+  }
   ByType(x, [&](auto zero) {
     using T = decltype(zero);
     using Acc = Accumulator<T>;
@@ -63,12 +93,17 @@ class ResidualNormFunction : public Function<ResidualNormFunction> {
     if (!grads[1].defined()) return {grads[0], plus ? grads[0] : at::Tensor(), at::Tensor(), at::Tensor()};
     const at::Tensor past = grads[0].defined() ? grads[0].contiguous() : grads[0], grad = grads[1].contiguous();
     at::Tensor grad_x = at::empty_like(sum), grad_weight = at::empty_like(weight);
-    ByType(sum, [&](auto zero) {
-      using T = decltype(zero);
-      RmsNormBackward<T>({.x = Read<T>(sum), .weight = Read<T>(weight), .rows = sum.size(0), .n = sum.size(1)},
-                         Read<T>(grad), Read<T>(past), Read<Accumulator<T>>(saved[2]), Write<T>(grad_x),
-                         Write<T>(grad_weight), TorchParallelFor());
-    });
+    if (!sum.is_cpu()) {
+      static const DeviceOp<RmsNormBackwardSignature> op("ingot::rms_norm_backward");
+      op(grad, Optional(past), sum, weight, saved[2], grad_x, grad_weight);
+    } else {
+      ByType(sum, [&](auto zero) {
+        using T = decltype(zero);
+        RmsNormBackward<T>({.x = Read<T>(sum), .weight = Read<T>(weight), .rows = sum.size(0), .n = sum.size(1)},
+                           Read<T>(grad), Read<T>(past), Read<Accumulator<T>>(saved[2]), Write<T>(grad_x),
+                           Write<T>(grad_weight), TorchParallelFor());
+      });
+    }
     return {grad_x, plus ? grad_x : at::Tensor(), grad_weight, at::Tensor()};
   }
 };
@@ -99,6 +134,11 @@ RotateArgs<T> Rotation(const at::Tensor& x, const at::Tensor& weight, double eps
 at::Tensor NormRotateForward(const at::Tensor& x, const at::Tensor& weight, double eps, const at::Tensor& cos,
                              const at::Tensor& sin, const at::Tensor& positions, at::Tensor* inverse) {
   at::Tensor y = at::empty_like(x);
+  if (!x.is_cpu()) {
+    static const DeviceOp<NormRotateSignature> op("ingot::norm_rotate");
+    op(x, Optional(weight), eps, cos, sin, positions, y, inverse == nullptr ? std::nullopt : MaybeTensor(*inverse));
+    return y;
+  }
   ByType(x, [&](auto zero) {
     using T = decltype(zero);
     NormRotate<T>(Rotation<T>(x, weight, eps, cos, sin, positions), Write<T>(y),
@@ -127,12 +167,19 @@ class NormRotateFunction : public Function<NormRotateFunction> {
     const at::Tensor &weight = saved[1], &cos = saved[2], &sin = saved[3], grad = grads[0].contiguous();
     const at::Tensor& x = weight.defined() ? saved[0] : grad;
     at::Tensor grad_x = at::empty_like(grad), grad_weight = weight.defined() ? at::empty_like(weight) : at::Tensor();
-    ByType(grad, [&](auto zero) {
-      using T = decltype(zero);
-      const auto args = Rotation<T>(x, weight, context->saved_data["eps"].toDouble(), cos, sin, saved[4]);
-      NormRotateBackward<T>(args, Read<T>(grad), Read<Accumulator<T>>(saved[5]), Write<T>(grad_x),
-                            Write<T>(grad_weight), TorchParallelFor());
-    });
+    if (!grad.is_cpu()) {
+      static const DeviceOp<NormRotateBackwardSignature> op("ingot::norm_rotate_backward");
+      const bool norm = weight.defined();
+      op(grad, norm ? MaybeTensor(x) : std::nullopt, Optional(weight), norm ? MaybeTensor(saved[5]) : std::nullopt, cos,
+         sin, saved[4], grad_x, Optional(grad_weight));
+    } else {
+      ByType(grad, [&](auto zero) {
+        using T = decltype(zero);
+        const auto args = Rotation<T>(x, weight, context->saved_data["eps"].toDouble(), cos, sin, saved[4]);
+        NormRotateBackward<T>(args, Read<T>(grad), Read<Accumulator<T>>(saved[5]), Write<T>(grad_x),
+                              Write<T>(grad_weight), TorchParallelFor());
+      });
+    }
     return {grad_x, grad_weight, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
@@ -149,6 +196,11 @@ at::Tensor NormRotateAten(const at::Tensor& x, const at::Tensor& weight, double 
 
 at::Tensor SwiGluForward(const at::Tensor& gate, const at::Tensor& up) {
   at::Tensor y = at::empty_like(gate);
+  if (!gate.is_cpu()) {
+    static const DeviceOp<SwiGluSignature> op("ingot::swiglu");
+    op(gate, up, y);
+    return y;
+  }
   ByType(gate, [&](auto zero) {
     using T = decltype(zero);
     SwiGlu<T>(Read<T>(gate), Read<T>(up), gate.numel(), Write<T>(y), TorchParallelFor());
@@ -168,11 +220,16 @@ class SwiGluFunction : public Function<SwiGluFunction> {
     const auto saved = context->get_saved_variables();
     const at::Tensor &gate = saved[0], &up = saved[1], grad = grads[0].contiguous();
     at::Tensor grad_gate = at::empty_like(gate), grad_up = at::empty_like(up);
-    ByType(gate, [&](auto zero) {
-      using T = decltype(zero);
-      SwiGluBackward<T>(Read<T>(grad), Read<T>(gate), Read<T>(up), gate.numel(), Write<T>(grad_gate), Write<T>(grad_up),
-                        TorchParallelFor());
-    });
+    if (!gate.is_cpu()) {
+      static const DeviceOp<SwiGluBackwardSignature> op("ingot::swiglu_backward");
+      op(grad, gate, up, grad_gate, grad_up);
+    } else {
+      ByType(gate, [&](auto zero) {
+        using T = decltype(zero);
+        SwiGluBackward<T>(Read<T>(grad), Read<T>(gate), Read<T>(up), gate.numel(), Write<T>(grad_gate),
+                          Write<T>(grad_up), TorchParallelFor());
+      });
+    }
     return {grad_gate, grad_up};
   }
 };
@@ -198,7 +255,7 @@ Residual ResidualNormOp(const at::Tensor& x, const at::Tensor& plus, const at::T
   CheckSame("RMSNorm", x, weight);
   CheckSame("RMSNorm", x, plus);
   Residual result;
-  if (!Native(x)) {
+  if (!HasKernels(x)) {
     result.sum = plus.defined() ? x + plus : x;
     result.normed = RmsNormAten(result.sum, weight, eps);
   } else if (NeedsGrad(x, plus, weight)) {
@@ -222,10 +279,10 @@ at::Tensor NormRotateOp(const at::Tensor& x, const at::Tensor& weight, double ep
   CheckSame("RoPE", x, weight);
   CheckSame("RoPE", x, cos);
   CheckSame("RoPE", x, sin);
-  if (!Native(x)) return NormRotateAten(x, weight, eps, cos, sin, positions);
+  if (!HasKernels(x)) return NormRotateAten(x, weight, eps, cos, sin, positions);
   const at::Tensor at_rows = positions.contiguous();
-  const int64_t* position = at_rows.const_data_ptr<int64_t>();
-  for (int64_t r = 0; r < x.size(0); ++r) {
+  const int64_t* position = x.is_cpu() ? at_rows.const_data_ptr<int64_t>() : nullptr;  // a device's kernel checks
+  for (int64_t r = 0; position != nullptr && r < x.size(0); ++r) {
     TORCH_CHECK(position[r] >= 0 && position[r] < cos.size(0), "RoPE: position ", position[r], " of row ", r,
                 " is outside the model's ", cos.size(0), " positions (max_position_embeddings)");
   }
@@ -236,7 +293,7 @@ at::Tensor NormRotateOp(const at::Tensor& x, const at::Tensor& weight, double ep
 at::Tensor SwiGluOp(const at::Tensor& gate, const at::Tensor& up) {
   TORCH_CHECK(gate.sizes() == up.sizes(), "SwiGLU: gate ", gate.sizes(), " and up ", up.sizes(), " differ");
   CheckSame("SwiGLU", gate, up);
-  if (!Native(gate)) return at::silu(gate) * up;
+  if (!HasKernels(gate)) return at::silu(gate) * up;
   if (!NeedsGrad(gate, up)) return SwiGluForward(gate.contiguous(), up.contiguous());
   return SwiGluFunction::apply(gate, up);
 }

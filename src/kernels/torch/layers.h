@@ -1,9 +1,10 @@
 // Provides the parts of a transformer layer between the matrix products as torch functions with autograd.
 //
-// fp32, fp64, and bf16 on the CPU use kernels/layers.h, where each row of the result depends only on that row of the
-// input. bf16 gradients are computed in fp32 and rounded. Other dtypes and devices use the same formulas with ATen
-// operators; with exact numerics, the norms' sums are those of exact.h. If no gradient is needed, they cost one call and only allocate the result. They throw c10::Error if
-// tensors do not match. The matrix products are in linear.h.
+// fp32, fp64, and bf16 use kernels/layers.h on the CPU and, if libingot_cuda.so is loaded, kernels/cuda/layers_launch.h
+// on CUDA. In both, each row of the result depends only on that row of the input. bf16 gradients are computed in fp32
+// and rounded. Other dtypes and devices use the same formulas with ATen operators. If no gradient is needed, they cost
+// one call and only allocate the result. They throw c10::Error if tensors do not match. The matrix products are in
+// linear.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,9 +12,9 @@
 namespace ingot::kernels {
 
 // Adds the gradient of an embedding lookup, grad [rows, n] for tokens ids (int64 [rows]), to the .grad of the embedding
-// weight [vocab, n], in the order of the rows (add_rows.h). A token's bf16 gradients and its previous .grad are summed in
-// fp32, because a bf16 sum of thousands of terms stops growing after a few hundred. If .grad exists, reads and writes
-// only the rows of the given tokens. The sums are the same bits on every device.
+// weight [vocab, n], in the order of the rows (add_rows.h). A token's bf16 gradients and its previous .grad are summed
+// in fp32, because a bf16 sum of thousands of terms stops growing after a few hundred. If .grad exists, reads and
+// writes only the rows of the given tokens. The sums are the same bits on every device.
 void AddEmbeddingGradient(const at::Tensor& ids, const at::Tensor& grad, const at::Tensor& weight);
 
 // RMSNorm over the last dimension. x is [rows, n] and weight [n].

@@ -30,4 +30,12 @@ inline void CheckSame(const char* what, const at::Tensor& a, const at::Tensor& b
               a.scalar_type(), " on ", a.device(), " meets ", b.scalar_type(), " on ", b.device());
 }
 
+// Throws c10::Error unless t is dense, and has this type and these sizes, and the device of `first`.
+inline void CheckDense(const char* op, const char* what, const at::Tensor& t, const at::Tensor& first,
+                       at::IntArrayRef sizes, at::ScalarType type) {
+  TORCH_CHECK(t.scalar_type() == type && t.sizes() == sizes && t.is_contiguous() && t.device() == first.device(), op,
+              ": ", what, " must be dense, ", type, " ", sizes, " on ", first.device(), ", got ", t.scalar_type(), " ",
+              t.sizes(), " on ", t.device());
+}
+
 }  // namespace ingot::kernels

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <torch/library.h>
 
 #include <type_traits>
 
@@ -14,6 +15,25 @@
 
 namespace ingot::kernels {
 namespace {
+
+TORCH_LIBRARY_FRAGMENT(ingot, m) {
+  m.def("policy_sums(Tensor logits, Tensor temperature, Tensor(a!) top, Tensor(b!) log_sum, Tensor(c!) entropy) -> ()");
+  m.def(
+      "policy_log_probs(Tensor logits, Tensor temperature, Tensor top, Tensor log_sum, Tensor? rows, Tensor(a!) out) "
+      "-> ()");
+  m.def(
+      "policy_token_log_probs(Tensor logits, Tensor temperature, Tensor top, Tensor log_sum, Tensor rows, "
+      "Tensor tokens, Tensor(a!) out) -> ()");
+  m.def(
+      "policy_backward(Tensor logits, Tensor temperature, Tensor top, Tensor log_sum, Tensor of_p, Tensor of_plogp, "
+      "Tensor first, Tensor token, Tensor addend, float soft_cap, Tensor(a!) out) -> ()");
+}
+
+// Returns whether the logits are on a device that has kernels for them.
+bool OnDevice(const at::Tensor& logits) {
+  static const DeviceOp<PolicySumsSignature> op("ingot::policy_sums");
+  return op.Serves(logits);
+}
 
 template <typename T>
 at::Tensor Upload(const std::vector<T>& values, at::ScalarType stored, const at::TensorOptions& options) {
@@ -65,7 +85,7 @@ Policy::Policy(const at::Tensor& logits, const at::Tensor& temperature, double s
               "temperatures ", temperature.sizes(), " do not match logits ", logits.sizes());
   logits_ = logits.detach().to(AccumulatorType(logits)).contiguous();
   temperature_ = temperature.detach().to(logits_.options()).expand({logits.size(0)}).contiguous();
-  if (!logits_.is_cpu()) {
+  if (!logits_.is_cpu() && !OnDevice(logits_)) {
     top_ = logits_.amax(1);
     const at::Tensor d = (logits_ - top_.unsqueeze(1)).div_(temperature_.unsqueeze(1)), e = d.exp(), sum = e.sum(1);
     log_sum_ = sum.log();
@@ -73,6 +93,11 @@ Policy::Policy(const at::Tensor& logits, const at::Tensor& temperature, double s
     return;
   }
   for (at::Tensor* t : {&top_, &log_sum_, &entropy_}) *t = at::empty_like(temperature_);
+  if (!logits_.is_cpu()) {
+    static const DeviceOp<PolicySumsSignature> op("ingot::policy_sums");
+    op(logits_, temperature_, top_, log_sum_, entropy_);
+    return;
+  }
   ByLogits(logits_, [&](auto zero) {
     using T = decltype(zero);
     SumPolicy<T>(Rows<T>(), TorchParallelFor());
@@ -91,6 +116,12 @@ std::vector<double> Policy::LogProbs(const PolicyTokens& tokens) const {
   Check(tokens, logits_);
   const at::TensorOptions index = at::dtype(at::kLong).device(logits_.device());
   const at::Tensor row = Upload(tokens.row, at::kLong, index), token = Upload(tokens.token, at::kLong, index);
+  if (OnDevice(logits_)) {
+    static const DeviceOp<PolicyTokenLogProbsSignature> op("ingot::policy_token_log_probs");
+    const at::Tensor out = at::empty(row.sizes(), logits_.options());
+    op(logits_, temperature_, top_, log_sum_, row, token, out);
+    return Download(out);
+  }
   const auto of_row = [&](const at::Tensor& t) { return t.index_select(0, row); };
   const at::Tensor z = logits_.view({-1}).index_select(0, row * logits_.size(1) + token);
   return Download((z - of_row(top_)) / of_row(temperature_) - of_row(log_sum_));
@@ -98,6 +129,10 @@ std::vector<double> Policy::LogProbs(const PolicyTokens& tokens) const {
 
 at::Tensor Policy::LogSoftmax(bool overwrite_logits) const {
   at::Tensor out = overwrite_logits ? logits_ : at::empty_like(logits_);
+  if (OnDevice(logits_)) {
+    LogSoftmaxOnDevice({}, out);
+    return out;
+  }
   if (!logits_.is_cpu()) {
     at::sub_out(out, logits_, top_.unsqueeze(1));
     return out.div_(temperature_.unsqueeze(1)).sub_(log_sum_.unsqueeze(1));
@@ -109,9 +144,19 @@ at::Tensor Policy::LogSoftmax(bool overwrite_logits) const {
   return out;
 }
 
+void Policy::LogSoftmaxOnDevice(const std::optional<at::Tensor>& rows, const at::Tensor& out) const {
+  static const DeviceOp<PolicyLogProbsSignature> op("ingot::policy_log_probs");
+  op(logits_, temperature_, top_, log_sum_, rows, out);
+}
+
 at::Tensor Policy::LogSoftmaxOf(std::span<const int64_t> rows) const {
   const at::TensorOptions index = at::dtype(at::kLong).device(logits_.device());
   const at::Tensor row = Upload(std::vector<int64_t>(rows.begin(), rows.end()), at::kLong, index);
+  if (OnDevice(logits_)) {
+    at::Tensor out = at::empty({row.size(0), logits_.size(1)}, logits_.options());
+    LogSoftmaxOnDevice(row, out);
+    return out;
+  }
   const auto of_row = [&](const at::Tensor& t) { return t.index_select(0, row).unsqueeze(1); };
   return logits_.index_select(0, row).sub_(of_row(top_)).div_(of_row(temperature_)).sub_(of_row(log_sum_));
 }
@@ -147,6 +192,13 @@ at::Tensor Policy::Gradient(const PolicyTokens& tokens, std::span<const double> 
   for (size_t r = 0; r < rows; ++r) first[r + 1] += first[r];
   const auto upload = [&](const std::vector<double>& v) { return Upload(v, at::kDouble, logits_.options()); };
   const at::Tensor by_p = upload(of_p), by_plogp = upload(of_plogp), added = upload(addend);
+  if (OnDevice(logits_)) {
+    static const DeviceOp<PolicyBackwardSignature> op("ingot::policy_backward");
+    const at::TensorOptions index = at::dtype(at::kLong).device(logits_.device());
+    op(logits_, temperature_, top_, log_sum_, by_p, by_plogp, Upload(first, at::kLong, index),
+       Upload(tokens.token, at::kLong, index), added, soft_cap_, out);
+    return out;
+  }
   if (!logits_.is_cpu()) {
     const at::Tensor logp = LogSoftmax();
     at::Tensor wide = logp.exp().mul_(logp.mul(by_plogp.unsqueeze(1)).add_(by_p.unsqueeze(1)));

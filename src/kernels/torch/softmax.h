@@ -1,14 +1,14 @@
 // Computes the policy of rows of logits: log_softmax(logits / temperature) over the vocabulary in fp32 (fp64 for fp64),
 // its entropy, and the gradient with respect to the logits. Both rollout and the trainer compute all log-probs with
 // this code. Equal rows give bit-identical log-probs, no matter how many rows there are, and whether a whole row or one
-// token is computed. Uses kernels/softmax.h on the CPU, and ATen on other devices, where the sum of a row depends on the
-// number of rows unless numerics are exact (exact.h). Policy's results have no autograd
-// history.
+// token is computed. Uses kernels/softmax.h on the CPU, and on CUDA kernels/cuda/policy_launch.h if libingot_cuda.so is
+// loaded. On other devices, ATen computes the policy. Policy's results have no autograd history.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -58,6 +58,7 @@ class Policy {
  private:
   template <typename T>
   PolicyRows<T> Rows() const;
+  void LogSoftmaxOnDevice(const std::optional<at::Tensor>& rows, const at::Tensor& out) const;
 
   at::Tensor logits_;
   double soft_cap_;

@@ -18,6 +18,7 @@
 #include <unordered_map>
 
 #include "standin/operators/aliases.h"
+#include "standin/runtime/standin.h"
 
 namespace ingot::standin {
 namespace {
@@ -108,6 +109,7 @@ void RunOnCpu(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::St
   const at::Device device = DeviceOf(torch::jit::last(*stack, count));
   const c10::cuda::CUDAGuard guard(device);
   Aliases aliases;
+  ingot_standin_count_operator();
   WaitForStream();
   for (size_t i = stack->size() - count; i < stack->size(); ++i) (*stack)[i] = OnCpu((*stack)[i], aliases);
   Shuffle(op.schema().name(), stack->data() + (stack->size() - count));
@@ -126,6 +128,7 @@ at::Tensor& Copy(at::Tensor& self, const at::Tensor& from, bool non_blocking) {
                      self.is_conj() == from.is_conj() && self.is_neg() == from.is_neg();
   if (!self.is_cuda() || !from.is_cuda() || whole) return at::native::copy_(self, from, non_blocking);
   const c10::cuda::CUDAGuard guard(self.device());
+  ingot_standin_count_operator();
   WaitForStream();
   Aliases aliases;
   at::Tensor cpu = aliases.Of(self);

@@ -11,6 +11,7 @@
 #include "standin/runtime/device.h"
 #include "standin/runtime/kernels.h"
 #include "standin/runtime/settings.h"
+#include "standin/runtime/standin.h"
 #include "standin/runtime/streams.h"
 
 namespace ingot::standin {
@@ -19,6 +20,7 @@ namespace {
 // Counts of the process, and its last line if they are asked for.
 struct Statistics {
   std::atomic<uint64_t> launches{0}, instructions{0}, microseconds{0};
+  std::atomic<uint64_t> queued{0}, operators{0};
   ~Statistics() {
     if (!GetSettings().statistics) return;
     std::fprintf(stderr, "stand-in ran %llu launches, %.1f million instructions of warps in %.1f s\n",
@@ -113,6 +115,7 @@ cudaError_t Launch(Function* function, dim3 grid, dim3 block, void** arguments, 
   if (const cudaError_t error = CheckLimits(*function, *kernel, grid, block, shared_bytes); error != cudaSuccess) {
     return error;
   }
+  ++statistics.queued;
   const ptx::Launch launch{{grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, shared_bytes};
   GetStreams().Push(stream, [module, kernel, launch, parameters = Packed(*kernel, arguments)] {
     Run(*module, *kernel, launch, parameters);
@@ -123,6 +126,10 @@ cudaError_t Launch(Function* function, dim3 grid, dim3 block, void** arguments, 
 }  // namespace ingot::standin
 
 using namespace ingot::standin;
+
+uint64_t ingot_standin_launches() { return statistics.queued; }
+uint64_t ingot_standin_operators() { return statistics.operators; }
+void ingot_standin_count_operator() { ++statistics.operators; }
 
 namespace {
 
