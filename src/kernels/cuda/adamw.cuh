@@ -1,5 +1,6 @@
 // One update of a tensor by AdamW (trainer/adamw.h). Reads and writes each number once: the update, the rounding to bf16,
-// and the marks of the words that the rounding changes (weights/change_mask.h).
+// and the marks of the words that the rounding changes (weights/change_mask.h), or of the numbers that an update changes
+// if the master is the parameter.
 //
 // Each operation rounds once, as written here, so the bits do not depend on the compiler or the GPU. A launch that
 // changes only the weights and one that then changes only the moments give the bits of a launch that changes both.
@@ -13,6 +14,21 @@
 #include "kernels/cuda/arithmetic.cuh"
 
 namespace ingot::kernels::cuda {
+
+__device__ __forceinline__ float Mul(float a, float b) { return __fmul_rn(a, b); }
+__device__ __forceinline__ float Add(float a, float b) { return __fadd_rn(a, b); }
+__device__ __forceinline__ float Div(float a, float b) { return __fdiv_rn(a, b); }
+__device__ __forceinline__ float Root(float a) { return __fsqrt_rn(a); }
+__device__ __forceinline__ float MulAdd(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+__device__ __forceinline__ bool SameBits(float a, float b) { return __float_as_uint(a) == __float_as_uint(b); }
+__device__ __forceinline__ double Mul(double a, double b) { return __dmul_rn(a, b); }
+__device__ __forceinline__ double Add(double a, double b) { return __dadd_rn(a, b); }
+__device__ __forceinline__ double Div(double a, double b) { return __ddiv_rn(a, b); }
+__device__ __forceinline__ double Root(double a) { return __dsqrt_rn(a); }
+__device__ __forceinline__ double MulAdd(double a, double b, double c) { return __fma_rn(a, b, c); }
+__device__ __forceinline__ bool SameBits(double a, double b) {
+  return __double_as_longlong(a) == __double_as_longlong(b);
+}
 
 // As weights::RoundToBfloat16: a NaN becomes 0x7fc0.
 __device__ __forceinline__ uint16_t RoundedWord(float x) { return x != x ? uint16_t{0x7fc0} : ToBFloat16(x).bits; }
@@ -48,18 +64,23 @@ __global__ void __launch_bounds__(kAdamWThreads) AdamWKernel(const AdamWArgs<S> 
   for (int i = 0; i < kAdamWEach; ++i) {
     const int64_t at = first + i * kAdamWThreads;
     const bool inside = at < a.count;
+    bool changed = false;
     if (inside && a.gradient != nullptr) {
+      const S old = x[i].master;
       Update(a.terms, x[i]);
+      changed = a.weights && !SameBits(old, x[i].master);
       if (a.weights) a.master[at] = x[i].master;
       if (a.moments) {
         a.exp_avg[at] = x[i].exp_avg;
         a.exp_avg_sq[at] = x[i].exp_avg_sq;
       }
     }
-    if (a.parameter == nullptr) continue;
-    const uint16_t word = RoundedWord(x[i].master);
-    const bool changed = inside && word != before[i];
-    if (changed) a.parameter[at].bits = word;
+    if (a.changes == nullptr) continue;
+    if (a.parameter != nullptr) {
+      const uint16_t word = RoundedWord(x[i].master);
+      changed = inside && word != before[i];
+      if (changed) a.parameter[at].bits = word;
+    }
     const uint32_t changes = __ballot_sync(0xffffffffu, changed);
     if (changes != 0 && threadIdx.x % 32 == 0) a.changes[at / 32] |= changes;
   }

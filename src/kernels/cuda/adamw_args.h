@@ -28,7 +28,8 @@ struct AdamWArgs {
   S *exp_avg, *exp_avg_sq;  // [count]
   const S* gradient;        // [count]; null = the master is rounded, and nothing else changes
   BFloat16* parameter;      // [count], the rounded master; null = not rounded
-  // With `parameter`: [count / 32, rounded up]. Sets bit i % 32 of entry i / 32 if parameter i changes.
+  // [count / 32, rounded up]. Sets bit i % 32 of entry i / 32 if parameter i changes, which is the master if there is no
+  // `parameter`. Null = no marks; only without a `parameter`.
   uint32_t* changes;
   AdamWTerms<S> terms;
   bool weights, moments;  // which of them an update changes

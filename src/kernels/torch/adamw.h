@@ -20,10 +20,12 @@ struct AdamWUpdate {
   std::array<double, 6> Numbers() const { return {beta1, beta2, eps, root, decay, step}; }
 };
 
-// A bf16 parameter, which the master is rounded to, and its marks.
+// A bf16 parameter, which the master is rounded to, and the parameter's marks.
 struct AdamWRounding {
-  at::Tensor parameter;  // bf16, dense; undefined = the master is not rounded
-  at::Tensor changes;  // int64 [numel / 64, rounded up]: the entries of a weights::ChangeMask, to which bits are added
+  at::Tensor parameter;  // bf16, dense; undefined = the master is the parameter, or is not rounded
+  // int64 [numel / 64, rounded up]: the entries of a weights::ChangeMask, to which bits are added. Undefined = no marks,
+  // only without `parameter`.
+  at::Tensor changes;
 };
 
 // Applies an update to a master and its moments (fp32 or fp64, dense, of one type and device), and rounds the master. If

@@ -41,7 +41,7 @@ void AdamWOnCuda(const at::Tensor& master, const at::Tensor& exp_avg, const at::
                  const std::optional<at::Tensor>& changes, at::ArrayRef<double> numbers, bool weights, bool moments) {
   const at::ScalarType type = master.scalar_type();
   const int64_t count = master.numel();
-  TORCH_CHECK(numbers.size() == 6 && parameter.has_value() == changes.has_value(),
+  TORCH_CHECK(numbers.size() == 6 && (changes.has_value() || !parameter.has_value()),
               "adamw: takes six numbers, and marks with a parameter");
   const at::Tensor gradient = gradient_in.has_value() ? gradient_in->contiguous() : at::Tensor();
   CheckOperand("the master", master, master, type, count);
@@ -50,8 +50,11 @@ void AdamWOnCuda(const at::Tensor& master, const at::Tensor& exp_avg, const at::
   if (gradient.defined()) CheckOperand("the gradient", gradient, master, type, count);
   AdamWRounding rounding;
   if (parameter.has_value()) {
-    rounding = {*parameter, *changes};
+    rounding.parameter = *parameter;
     CheckOperand("the parameter", *parameter, master, at::kBFloat16, count);
+  }
+  if (changes.has_value()) {
+    rounding.changes = *changes;
     CheckOperand("the marks", *changes, master, at::kLong, (count + 63) / 64);
   }
   const c10::cuda::CUDAGuard guard(master.device());

@@ -89,6 +89,7 @@ struct Numbers {
 template <typename S>
 State<S> Want(State<S> s, const cuda::AdamWTerms<S>& t, const Numbers& n) {
   for (size_t i = 0; i < s.master.size(); ++i) {
+    const S old = s.master[i];
     if (!s.gradient.empty()) {
       const S g = s.gradient[i], exp_avg = std::fma(t.rest1, g, t.beta1 * s.exp_avg[i]),
               square = std::fma(t.rest2 * g, g, t.beta2 * s.exp_avg_sq[i]);
@@ -99,7 +100,11 @@ State<S> Want(State<S> s, const cuda::AdamWTerms<S>& t, const Numbers& n) {
         s.exp_avg_sq[i] = square;
       }
     }
-    if (s.parameter.empty()) continue;
+    if (s.parameter.empty()) {
+      const bool changed = std::memcmp(&s.master[i], &old, sizeof(old)) != 0;
+      if (changed && !s.changes.empty()) s.changes[i / 32] |= uint32_t{1} << (i % 32);
+      continue;
+    }
     const uint16_t word = Rounded(static_cast<float>(s.master[i]));
     if (word != s.parameter[i].bits) s.changes[i / 32] |= uint32_t{1} << (i % 32);
     s.parameter[i].bits = word;
@@ -115,10 +120,8 @@ State<S> Updated(Machine& m, const State<S>& s, const Numbers& n) {
   args.exp_avg = m.Put(s.exp_avg);
   args.exp_avg_sq = m.Put(s.exp_avg_sq);
   if (!s.gradient.empty()) args.gradient = m.Put(s.gradient);
-  if (!s.parameter.empty()) {
-    args.parameter = m.Put(s.parameter);
-    args.changes = m.Put(s.changes);
-  }
+  if (!s.parameter.empty()) args.parameter = m.Put(s.parameter);
+  if (!s.changes.empty()) args.changes = m.Put(s.changes);
   args.terms = n.Terms<S>();
   args.weights = n.weights;
   args.moments = n.moments;
@@ -128,10 +131,8 @@ State<S> Updated(Machine& m, const State<S>& s, const Numbers& n) {
   const size_t count = s.master.size();
   State<S> out{
       m.Get(args.master, count), m.Get(args.exp_avg, count), m.Get(args.exp_avg_sq, count), s.gradient, {}, {}};
-  if (!s.parameter.empty()) {
-    out.parameter = m.Get(args.parameter, count);
-    out.changes = m.Get(args.changes, s.changes.size());
-  }
+  if (!s.parameter.empty()) out.parameter = m.Get(args.parameter, count);
+  if (!s.changes.empty()) out.changes = m.Get(args.changes, s.changes.size());
   return out;
 }
 
@@ -166,6 +167,30 @@ class PtxAdamW : public ::testing::Test {
 TEST_F(PtxAdamW, EqualsItsDefinitionInFp32) { ExpectTheDefinition<float>(false); }
 TEST_F(PtxAdamW, EqualsItsDefinitionInFp64) { ExpectTheDefinition<double>(false); }
 TEST_F(PtxAdamW, EqualsItsDefinitionInBf16) { ExpectTheDefinition<float>(true); }
+
+// An update of fp32 numbers marks those that it changes: not the ones with a gradient of 0 and no moment, in a tensor
+// without weight decay.
+TEST_F(PtxAdamW, MarksTheNumbersOfAMasterThatIsTheParameter) {
+  for (const size_t count : {1, 64, 1025, 2500}) {
+    State<float> s = RandomState<float>(3, count, false);
+    s.changes.assign((count + 63) / 64 * 2, 0);
+    Numbers n;
+    n.weight_decay = 0;
+    for (size_t i = 0; i < count; i += 3) s.gradient[i] = s.exp_avg[i] = 0;
+    Machine m(AdamWPtx());
+    const State<float> got = Updated(m, s, n);
+    EXPECT_TRUE(got == Want(s, n.Terms<float>(), n)) << count;
+    for (size_t i = 0; i < count; i += 3) EXPECT_EQ(got.changes[i / 32] >> (i % 32) & 1, 0u) << i;
+    if (count > 1) {
+      EXPECT_NE(got.changes[0], 0u);
+    }
+    Numbers moments = n;
+    moments.weights = false;
+    State<float> again = s;
+    EXPECT_EQ(Updated(m, again, moments).changes, s.changes) << "the weights stay";
+    ExpectNoReport(m);
+  }
+}
 
 TEST_F(PtxAdamW, ChangesTheWeightsAndThenTheMomentsWithTheSameBits) {
   const State<float> s = RandomState<float>(5, 1500, true);
