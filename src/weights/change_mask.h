@@ -9,6 +9,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ingot::weights {
@@ -20,7 +21,9 @@ class ChangeMask {
 
   ChangeMask() = default;
   explicit ChangeMask(int64_t words)
-      : words_(words), entries_(static_cast<size_t>((words + kEntryWords - 1) / kEntryWords)) {}
+      : ChangeMask(words, std::vector<uint64_t>(static_cast<size_t>((words + kEntryWords - 1) / kEntryWords))) {}
+  // REQUIRES: an entry per kEntryWords words.
+  ChangeMask(int64_t words, std::vector<uint64_t> entries) : words_(words), entries_(std::move(entries)) {}
 
   int64_t words() const { return words_; }
   std::span<uint64_t> entries() { return entries_; }

@@ -1,6 +1,7 @@
 #include "weights/snapshot.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <limits>
 #include <numeric>
@@ -14,17 +15,60 @@
 namespace ingot::weights {
 namespace {
 
+// Writes a patch's elements into a copy, slice by slice. REQUIRES: CheckPatch.
+class Patcher {
+ public:
+  Patcher(const TensorPatch& patch, int64_t element_bytes) : patch_(patch), element_bytes_(element_bytes) {}
+
+  // Patches the next elements, whose copy is at `to`: whole entries, unless it is the tensor's last slice.
+  void Apply(std::byte* to, int64_t elements) {
+    for (int64_t start = 0; start < elements; start += ChangeMask::kEntryWords, ++entry_) {
+      for (uint64_t bits = patch_.marks[entry_]; bits != 0; bits &= bits - 1) {
+        std::memcpy(to + (start + std::countr_zero(bits)) * element_bytes_, patch_.values.data() + used_,
+                    static_cast<size_t>(element_bytes_));
+        used_ += static_cast<size_t>(element_bytes_);
+      }
+    }
+  }
+
+ private:
+  const TensorPatch& patch_;
+  const int64_t element_bytes_;
+  size_t entry_ = 0, used_ = 0;
+};
+
 // Copies and digests slice by slice, so that the digest reads each slice from the cache.
-uint64_t CopyTensor(std::span<const std::byte> from, std::byte* to) {
+uint64_t CopyTensor(std::span<const std::byte> from, const std::optional<TensorPatch>& patch, int64_t element_bytes,
+                    std::byte* to) {
   std::vector<uint64_t> digests(static_cast<size_t>(SlicesOf(std::ssize(from))));
+  std::optional<Patcher> patcher;
+  if (patch.has_value()) patcher.emplace(*patch, element_bytes);
   for (uint64_t& digest : digests) {
     const size_t size = std::min(static_cast<size_t>(kSliceBytes), from.size());
     if (size > 0) std::memcpy(to, from.data(), size);
+    if (patcher.has_value()) patcher->Apply(to, static_cast<int64_t>(size) / element_bytes);
     digest = base::Checksum64({to, size});
     from = from.subspan(size);
     to += size;
   }
   return CombineSlices(digests);
+}
+
+absl::Status CheckPatch(const TensorView& tensor, int64_t elements, int64_t element_bytes) {
+  const auto& [marks, values] = *tensor.patch;
+  const int64_t entries = (elements + ChangeMask::kEntryWords - 1) / ChangeMask::kEntryWords;
+  int64_t changed = 0;
+  for (const uint64_t entry : marks) changed += std::popcount(entry);
+  const int64_t rest = elements % ChangeMask::kEntryWords;
+  const bool past_end = std::ssize(marks) == entries && rest > 0 && marks.back() >> rest != 0;
+  if (std::ssize(marks) == entries && !past_end && std::ssize(values) == changed * element_bytes) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("the patch of tensor '", tensor.name, "' has ", marks.size(),
+                                                 " entries of marks and ", values.size(), " bytes of values, but ",
+                                                 elements, " elements need ", entries, " entries, and ", changed,
+                                                 past_end ? " marks, some of them after the last element, " : " marks ",
+                                                 "need ", changed * element_bytes, " bytes"));
 }
 
 void UpdateInt(base::StreamingChecksum& sum, uint64_t value) {
@@ -158,6 +202,10 @@ absl::StatusOr<std::shared_ptr<const Snapshot>> Snapshot::Copy(int64_t version, 
       buffers.push_back(ordered[i]->owner);
       continue;
     }
+    if (ordered[i]->patch.has_value()) {
+      const int64_t element_bytes = DtypeBytes(ordered[i]->dtype).value();
+      INGOT_RETURN_IF_ERROR(CheckPatch(*ordered[i], sizes[i] / element_bytes, element_bytes));
+    }
     INGOT_ASSIGN_OR_RETURN(buffers.emplace_back(),
                            options.buffers == nullptr ? AllocateBuffer(sizes[i]) : options.buffers->Acquire(sizes[i]));
   }
@@ -173,7 +221,8 @@ absl::StatusOr<std::shared_ptr<const Snapshot>> Snapshot::Copy(int64_t version, 
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return sizes[a] > sizes[b]; });
   ForEachPiece(ThreadsFor(total, options.threads), std::ssize(order), [&](int64_t piece, int) {
     const size_t i = order[static_cast<size_t>(piece)];
-    checksums[i] = CopyTensor(ordered[i]->bytes, buffers[i].get());
+    checksums[i] =
+        CopyTensor(ordered[i]->bytes, ordered[i]->patch, DtypeBytes(ordered[i]->dtype).value(), buffers[i].get());
   });
   for (size_t i = 0; i < ordered.size(); ++i) {
     manifest.mutable_tensors(static_cast<int>(i))->set_checksum(checksums[i]);

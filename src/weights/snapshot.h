@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,6 +19,12 @@ namespace ingot::weights {
 struct EncodedDelta;
 struct CodecOptions;
 
+// Changed elements of a tensor, which replace those of an earlier version.
+struct TensorPatch {
+  std::span<const uint64_t> marks;    // bit i % 64 of entry i / 64 is set if element i changed
+  std::span<const std::byte> values;  // the marked elements, in order
+};
+
 // A TensorView refers to one tensor's bytes: row-major, little-endian, with a dtype as in safetensors (F32, BF16, F16).
 struct TensorView {
   std::string name;
@@ -27,6 +34,8 @@ struct TensorView {
   std::shared_ptr<std::byte[]> owner = nullptr;  // set if the bytes no longer change; null = the view does not own them
   uint64_t checksum = 0;                         // TensorChecksum of owned bytes
   v1::TensorRole role = v1::TENSOR_POLICY;
+  // The copy has these elements instead of those in `bytes`. REQUIRES: no owner. nullopt = the copy equals `bytes`.
+  std::optional<TensorPatch> patch = std::nullopt;
 };
 
 struct CopyOptions {
@@ -41,7 +50,8 @@ struct CopyOptions {
 class Snapshot {
  public:
   // Sorts the tensors by name. Shares tensors that have an owner. Copies the others and computes their checksums.
-  // Returns INVALID_ARGUMENT for duplicate names, unknown dtypes, or sizes that do not match shapes.
+  // Returns INVALID_ARGUMENT for duplicate names, unknown dtypes, sizes that do not match shapes, or a patch with another
+  // number of entries or values than its tensor and marks.
   static absl::StatusOr<std::shared_ptr<const Snapshot>> Copy(int64_t version, const std::vector<TensorView>& tensors,
                                                               const CopyOptions& options = {});
 

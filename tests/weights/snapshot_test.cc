@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <random>
+#include <span>
+#include <utility>
 
 #include "weights/make_snapshot.h"
 
@@ -82,6 +85,72 @@ TEST(Snapshot, AdoptNamesTheTensorThatDiffers) {
   EXPECT_NE(std::string(damaged.status().message()).find("late"), std::string::npos);
   buffers.pop_back();
   EXPECT_EQ(Snapshot::Adopt(snapshot->manifest(), buffers).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+// A tensor of random bytes, another version of it, and the patch between them.
+struct Changed {
+  std::string before, after;
+  std::vector<uint64_t> marks;
+  std::vector<std::byte> values;
+
+  Changed(uint64_t seed, int64_t elements, int64_t element_bytes, double share)
+      : before(static_cast<size_t>(elements * element_bytes), '\0'), marks(static_cast<size_t>((elements + 63) / 64)) {
+    std::mt19937_64 rng(seed);
+    for (char& byte : before) byte = static_cast<char>(rng());
+    after = before;
+    std::bernoulli_distribution changes(share);
+    for (int64_t i = 0; i < elements; ++i) {
+      if (!changes(rng)) continue;
+      marks[static_cast<size_t>(i / 64)] |= uint64_t{1} << (i % 64);
+      for (int64_t byte = i * element_bytes; byte < (i + 1) * element_bytes; ++byte) {
+        if (i % 5 != 0) after[static_cast<size_t>(byte)] = static_cast<char>(rng());  // others are marked, but equal
+        values.push_back(static_cast<std::byte>(after[static_cast<size_t>(byte)]));
+      }
+    }
+  }
+};
+
+std::span<const std::byte> BytesOf(const std::string& text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+TEST(Snapshot, APatchGivesTheBytesOfACopy) {
+  // A slice has 65,536 words: less than one, one, and parts of several.
+  for (const int64_t elements : {1, 63, 65, 65536, 65537, 200000}) {
+    for (const auto& [dtype, bytes] : {std::pair("BF16", 2), std::pair("F32", 4)}) {
+      for (const double share : {0.0, 0.01, 0.5, 1.0}) {
+        const Changed t(static_cast<uint64_t>(elements + bytes), elements, bytes, share);
+        TensorView view{"t", dtype, {elements}, BytesOf(t.before)};
+        view.patch = TensorPatch{t.marks, t.values};
+        const auto patched = Snapshot::Copy(2, {view}),
+                   whole = Snapshot::Copy(2, {{"t", dtype, {elements}, BytesOf(t.after)}});
+        ASSERT_TRUE(patched.ok()) << patched.status();
+        EXPECT_TRUE(testing::SameWeights(**patched, **whole)) << elements << " " << dtype << " " << share;
+        EXPECT_EQ((*patched)->checksum(), (*whole)->checksum());
+      }
+    }
+  }
+}
+
+TEST(Snapshot, RejectsAPatchOfAnotherSize) {
+  const Changed t(3, 100, 2, 0.3);
+  const auto error = [&](std::span<const uint64_t> marks, std::span<const std::byte> values) {
+    TensorView view{"name", "BF16", {100}, BytesOf(t.before)};
+    view.patch = TensorPatch{marks, values};
+    return Snapshot::Copy(2, {view}).status();
+  };
+  const std::span<const uint64_t> marks = t.marks;
+  const std::span<const std::byte> values = t.values;
+  EXPECT_TRUE(error(marks, values).ok());
+  std::vector<uint64_t> past_end = t.marks;
+  past_end[1] |= uint64_t{1} << 36;
+  std::vector<std::byte> more = t.values;
+  more.resize(more.size() + 2);
+  for (const absl::Status& status : {error(marks.first(1), values), error(marks, values.first(values.size() - 2)),
+                                     error(marks, more), error(past_end, more), error({}, {})}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_NE(status.message().find("the patch of tensor 'name' has "), std::string::npos) << status;
+  }
 }
 
 TEST(BufferPool, TwoBuffersTradePlaces) {
