@@ -4,10 +4,13 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <span>
 #include <utility>
 
 #include "kernels/torch/threads.h"
+#include "trainer/device_checksums.h"
 #include "trainer/parameter_memory.h"
 #include "trainer/torch_edge.h"
 #include "weights/tensor_checksum.h"
@@ -15,24 +18,52 @@
 namespace ingot::trainer {
 namespace {
 
-// Returns whether updates mark the changed words of this parameter.
+// Returns whether updates mark the changed elements of this parameter.
 bool Marks(const at::Tensor& parameter) {
-  return parameter.scalar_type() == at::kBFloat16 && parameter.numel() > 0 && OwnsItsMemory(parameter);
+  return AdamW::MarksType(parameter) && parameter.numel() > 0 && OwnsItsMemory(parameter);
 }
 bool MarksOnHost(const at::Tensor& parameter) { return parameter.is_cpu() && Marks(parameter); }
 
-// Copies the marks to the host, and removes them from the device.
-weights::ChangeMask TakeFrom(const at::Tensor& on_device, int64_t words) {
-  weights::ChangeMask changes(words);
-  if (!on_device.defined()) return changes;
-  const at::Tensor host = on_device.to(at::kCPU);
-  const auto* const entries = static_cast<const uint64_t*>(host.const_data_ptr());
-  std::copy(entries, entries + host.numel(), changes.entries().begin());
-  at::Tensor(on_device).zero_();
-  return changes;
+// Returns the marked elements of a parameter on the CPU, in order.
+std::vector<std::byte> ValuesOf(const at::Tensor& parameter, const weights::ChangeMask& changes) {
+  const auto* const data = static_cast<const std::byte*>(parameter.const_data_ptr());
+  const int64_t bytes = parameter.element_size();
+  std::vector<std::byte> values;
+  for (size_t e = 0; e < changes.entries().size(); ++e) {
+    for (uint64_t bits = changes.entries()[e]; bits != 0; bits &= bits - 1) {
+      const int64_t word = static_cast<int64_t>(e) * weights::ChangeMask::kEntryWords + std::countr_zero(bits);
+      values.insert(values.end(), data + word * bytes, data + (word + 1) * bytes);
+    }
+  }
+  return values;
 }
 
 }  // namespace
+
+bool AdamW::MarksType(const at::Tensor& parameter) {
+  const at::ScalarType type = parameter.scalar_type();
+  return type == at::kBFloat16 || (type == at::kFloat && !parameter.is_cpu());
+}
+
+std::map<std::string, RoundedParameter> TakeMarked(const std::map<std::string, kernels::MarkedTensor>& marked) {
+  std::vector<kernels::MarkedTensor> tensors;
+  for (const auto& [name, tensor] : marked) tensors.push_back(tensor);
+  std::vector<kernels::GatheredChanges> gathered = kernels::GatherChanges(tensors);
+  std::map<std::string, at::Tensor> elements;
+  for (const auto& [name, tensor] : marked) elements[name] = tensor.elements;
+  const std::map<std::string, uint64_t> checksums = ChecksumsOnDevice(elements);
+  std::map<std::string, RoundedParameter> all;
+  size_t i = 0;
+  for (const auto& [name, tensor] : marked) {
+    kernels::GatheredChanges& changes = gathered[i++];
+    all[name] = {.changes = {tensor.elements.numel(), std::move(changes.marks)},
+                 .values = std::move(changes.values),
+                 .of_words = tensor.elements.element_size() == 2,
+                 .checksum = checksums.at(name)};
+  }
+  for (kernels::MarkedTensor& tensor : tensors) tensor.marks.zero_();
+  return all;
+}
 
 AdamW::AdamW(const OptimizerOptions& options, const std::map<std::string, at::Tensor>& parameters) : options_(options) {
   const at::NoGradGuard no_history;
@@ -193,19 +224,54 @@ kernels::AdamWUpdate AdamW::NumbersOf(size_t i, double learning_rate, int64_t t)
 void AdamW::UpdateOnDevice(size_t i, const at::Tensor& gradient, const kernels::AdamWUpdate& update) {
   kernels::AdamWRounding rounding;
   const bool narrow = update.weights && !master_[i].is_same(parameters_[i]);
-  if (narrow && Marks(parameters_[i])) {
-    at::Tensor& changes = marked_[i].on_device;
-    if (!changes.defined()) {
-      const int64_t entries = std::ssize(weights::ChangeMask(parameters_[i].numel()).entries());
-      changes = at::zeros({entries}, parameters_[i].options().dtype(at::kLong).requires_grad(false));
-    }
-    rounding = {parameters_[i], changes};
+  if (update.weights && Marks(parameters_[i])) {
+    rounding.changes = MarksOf(i);
+    if (narrow) rounding.parameter = parameters_[i];
   }
   kernels::AdamWOp(master_[i], exp_avg_[i], exp_avg_sq_[i], gradient, rounding, update);
   if (narrow && !rounding.parameter.defined()) parameters_[i].copy_(master_[i]);
 }
 
+const at::Tensor& AdamW::MarksOf(size_t i) {
+  at::Tensor& marks = marked_[i].on_device;
+  if (!marks.defined()) {
+    constexpr int64_t kEntryWords = weights::ChangeMask::kEntryWords;
+    const int64_t entries = (parameters_[i].numel() + kEntryWords - 1) / kEntryWords;
+    marks = at::zeros({entries}, parameters_[i].options().dtype(at::kLong).requires_grad(false));
+  }
+  return marks;
+}
+
+std::map<std::string, kernels::MarkedTensor> AdamW::MarkedOnDevice() {
+  std::map<std::string, kernels::MarkedTensor> marked;
+  for (size_t i = 0; i < names_.size() && on_device(); ++i) {
+    if (Marks(parameters_[i])) marked[names_[i]] = {parameters_[i].detach(), MarksOf(i)};
+  }
+  return marked;
+}
+
+void AdamW::ClearMarksOnDevice() {
+  for (MarkedParameter& marked : marked_) {
+    if (marked.on_device.defined()) marked.on_device.zero_();
+  }
+}
+
+std::map<std::string, RoundedParameter> AdamW::TakeValues() {
+  if (on_device()) return TakeMarked(MarkedOnDevice());
+  std::map<std::string, RoundedParameter> all;
+  for (size_t i = 0; i < names_.size(); ++i) {
+    if (!Marks(parameters_[i])) continue;
+    weights::ChangeMask changes = TakeChanges(names_[i]);
+    std::vector<std::byte> values = ValuesOf(parameters_[i], changes);
+    const std::span bytes(static_cast<const std::byte*>(parameters_[i].const_data_ptr()), parameters_[i].nbytes());
+    all[names_[i]] = {
+        .changes = std::move(changes), .values = std::move(values), .checksum = weights::TensorChecksum(bytes)};
+  }
+  return all;
+}
+
 std::map<std::string, RoundedParameter> AdamW::TakeRounded() {
+  if (on_device()) return TakeMarked(MarkedOnDevice());
   std::map<std::string, RoundedParameter> all;
   for (size_t i = 0; i < names_.size(); ++i) {
     MarkedParameter& marked = marked_[i];
@@ -222,8 +288,7 @@ std::map<std::string, RoundedParameter> AdamW::TakeRounded() {
 
 weights::ChangeMask AdamW::TakeChanges(const std::string& name) {
   const size_t i = IndexOf(name);
-  if (!Marks(parameters_[i])) return {};
-  if (on_device()) return TakeFrom(marked_[i].on_device, parameters_[i].numel());
+  if (!MarksOnHost(parameters_[i])) return {};
   // The next update creates a new mask, when no caller is waiting.
   weights::ChangeMask changes = std::exchange(marked_[i].changes, {});
   return changes.words() > 0 ? std::move(changes) : weights::ChangeMask(parameters_[i].numel());
@@ -284,7 +349,11 @@ void AdamW::Propose(double learning_rate, double grad_norm) {
 
 void AdamW::Halve() {
   const at::NoGradGuard no_history;
-  for (size_t i = 0; i < master_.size(); ++i) master_[i].sub_(before_[i]).mul_(0.5).add_(before_[i]);
+  for (size_t i = 0; i < master_.size(); ++i) {
+    master_[i].sub_(before_[i]).mul_(0.5).add_(before_[i]);
+    // torch changes this parameter, and -0 becomes 0 even where the step had no effect.
+    if (on_device() && master_[i].is_same(parameters_[i]) && Marks(parameters_[i])) MarksOf(i).fill_(-1);
+  }
   RoundParameters();
 }
 

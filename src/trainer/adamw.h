@@ -13,7 +13,8 @@
 // such a parameter. The parameter has two buffers, and the next update writes to the buffer without readers.
 //
 // On other devices, a kernel reads and writes each tensor once (kernels/cuda/adamw.cuh). Its bits differ from the CPU's
-// by the rounding of products that torch's operators may fuse.
+// by the rounding of products that torch's operators may fuse. It marks the words of bf16 parameters and the numbers of
+// fp32 ones. A version then needs only the marked elements from the device (kernels/torch/changes.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,11 +23,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
 #include "kernels/torch/adamw.h"
+#include "kernels/torch/changes.h"
 #include "trainer/options.h"
 #include "weights/buffer_pool.h"
 #include "weights/change_mask.h"
@@ -35,10 +38,18 @@ namespace ingot::trainer {
 
 // A rounded parameter, or a parameter that updates never change.
 struct RoundedParameter {
-  weights::ChangeMask changes;          // changes since they were last taken, or since creation
-  std::shared_ptr<std::byte[]> memory;  // the parameter's memory, no longer modified; null = allocated by torch
-  uint64_t checksum = 0;                // weights::TensorChecksum of the memory
+  weights::ChangeMask changes;  // changes since they were last taken, or since creation; of fp32, a bit per number
+  // The new values of the marked elements, in order. nullopt = not gathered.
+  std::optional<std::vector<std::byte>> values = std::nullopt;
+  bool of_words = true;  // whether an element is a two-byte word
+  std::shared_ptr<std::byte[]> memory =
+      nullptr;  // the parameter's memory, no longer modified; null = allocated by torch
+  // weights::TensorChecksum of the parameter, with `memory` or `values`; 0 = unknown. Shows whether a mark is missing.
+  uint64_t checksum = 0;
 };
+
+// Gathers the changes of parameters on a device and their checksums, by name, and clears their marks.
+std::map<std::string, RoundedParameter> TakeMarked(const std::map<std::string, kernels::MarkedTensor>& marked);
 
 class AdamW {
  public:
@@ -85,12 +96,20 @@ class AdamW {
 
   int64_t steps() const { return steps_; }  // t of the last update
 
-  // Returns the rounded parameters by name. On the CPU, the next update moves each of them to different memory; on other
-  // devices, only `changes` is set. Omits parameters that updates do not mark because they are not bf16.
+  // Returns the marked parameters by name. On the CPU, the next update moves each of them to different memory; on other
+  // devices, `changes`, `values`, and `checksum` are set. Omits parameters that updates do not mark.
   std::map<std::string, RoundedParameter> TakeRounded();
-  // Takes one parameter's changes, which TakeRounded then omits. Returns an empty mask if updates do not mark the
-  // parameter.
+  // Same, but all parameters are as on other devices: none moves to different memory.
+  std::map<std::string, RoundedParameter> TakeValues();
+  // Takes the changes of one parameter on the CPU, which TakeRounded then omits. Returns an empty mask if updates do not
+  // mark the parameter.
   weights::ChangeMask TakeChanges(const std::string& name);
+  // Returns the marked parameters on a device, by name. Shares the tensors. The caller may take the changes and clear the
+  // marks. Empty on the CPU.
+  std::map<std::string, kernels::MarkedTensor> MarkedOnDevice();
+  void ClearMarksOnDevice();
+  // Returns whether updates mark parameters of this type on this device.
+  static bool MarksType(const at::Tensor& parameter);
 
   // Returns exp_avg.NAME, exp_avg_sq.NAME, and, if there is a master, master.NAME. Shares the tensors. A checkpoint
   // saves them or reads into them, along with the step count.
@@ -111,6 +130,8 @@ class AdamW {
     std::shared_ptr<std::byte[]> next;    // null = not allocated yet
     at::Tensor on_device;  // entries of a ChangeMask, on the parameter's device; undefined = no update yet, or a CPU
   };
+  // Returns the marks of a parameter on a device.
+  const at::Tensor& MarksOf(size_t i);
 
   void TakeMemory();       // allocates the output of RoundParameters; throws StatusError if out of memory
   void RoundParameters();  // rounds the parameters from the masters

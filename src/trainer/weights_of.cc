@@ -32,12 +32,18 @@ at::ScalarType TypeOf(const std::string& dtype) {
 // Calls `make` with the tensors' bytes.
 template <typename Make>
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> FromBytes(const std::map<std::string, at::Tensor>& tensors,
-                                                                   Make make) {
+                                                                   const KnownTensors& known, Make make) {
   return AtTorchEdge("snapshot", [&]() -> absl::StatusOr<std::shared_ptr<const weights::Snapshot>> {
     const at::NoGradGuard no_history;
     std::vector<at::Tensor> kept;  // owners of the views' bytes
     std::vector<weights::TensorView> views;
     for (const auto& [name, tensor] : tensors) {
+      const auto found = known.find(name);
+      if (found != known.end() && found->second.dtype == DtypeName(tensor.scalar_type()) &&
+          tensor.sizes() == found->second.shape) {
+        views.push_back(found->second);
+        continue;
+      }
       kept.push_back(tensor.detach().to(at::kCPU).contiguous());
       const at::Tensor& host = kept.back();
       views.push_back({name, DtypeName(host.scalar_type()), host.sizes().vec(),
@@ -50,10 +56,25 @@ absl::StatusOr<std::shared_ptr<const weights::Snapshot>> FromBytes(const std::ma
 
 }  // namespace
 
+KnownTensors Patched(const weights::Snapshot& base, const std::map<std::string, weights::TensorPatch>& patches) {
+  KnownTensors known;
+  for (size_t i = 0; i < base.size(); ++i) {
+    weights::TensorView view = base.view(i);
+    const auto found = patches.find(view.name);
+    if (found == patches.end()) continue;
+    if (!found->second.values.empty()) {
+      view.owner = nullptr;
+      view.patch = found->second;
+    }
+    known[view.name] = std::move(view);
+  }
+  return known;
+}
+
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> SnapshotOf(
     int64_t version, const std::map<std::string, at::Tensor>& parameters, const weights::CopyOptions& options,
-    const std::map<std::string, RoundedParameter>& rounded) {
-  return FromBytes(parameters, [&](auto& views) -> absl::StatusOr<std::shared_ptr<const weights::Snapshot>> {
+    const std::map<std::string, RoundedParameter>& rounded, const KnownTensors& known) {
+  return FromBytes(parameters, known, [&](auto& views) -> absl::StatusOr<std::shared_ptr<const weights::Snapshot>> {
     for (weights::TensorView& view : views) {
       const auto found = rounded.find(view.name);
       if (found == rounded.end() || found->second.memory == nullptr) continue;
@@ -71,7 +92,7 @@ absl::StatusOr<std::shared_ptr<const weights::Snapshot>> SnapshotOf(
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> SnapshotExtending(
     const std::shared_ptr<const weights::Snapshot>& base, int64_t version,
     const std::map<std::string, at::Tensor>& more) {
-  return FromBytes(more, [&](const auto& views) { return weights::Snapshot::Extend(base, version, views); });
+  return FromBytes(more, {}, [&](const auto& views) { return weights::Snapshot::Extend(base, version, views); });
 }
 
 model::Parameters ParametersOf(const std::shared_ptr<const weights::Snapshot>& snapshot) {

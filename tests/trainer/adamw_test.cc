@@ -8,6 +8,7 @@
 #include <cstring>
 #include <span>
 
+#include "trainer/policy/rank_changes.h"
 #include "weights/tensor_checksum.h"
 
 namespace ingot::trainer {
@@ -154,6 +155,35 @@ TEST(AdamW, MarksTheWordsThatItChanges) {
 
 std::span<const std::byte> BytesOf(const at::Tensor& tensor) {
   return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
+}
+
+// The values that rank 0 gets are those of the marked words, and a damaged message is an error.
+TEST(AdamW, ChangesSurviveTheWayToAnotherRank) {
+  at::manual_seed(4);
+  std::map<std::string, at::Tensor> parameters = {
+      {"large", at::randn({30, 301}).to(at::kBFloat16).requires_grad_(true)},
+      {"norm", at::ones({70}, at::kBFloat16).requires_grad_(true)}};
+  const at::Tensor before = parameters.at("large").detach().clone();
+  AdamW optimizer(Options(), parameters);
+  for (auto& [name, parameter] : parameters) parameter.mutable_grad() = at::randn(parameter.sizes()).to(parameter);
+  optimizer.Step(1e-4, 1.0);
+  const auto own = optimizer.TakeValues();
+  ExpectMarked(own, "large", before, parameters.at("large").detach());
+  const std::string message = EncodeChanges(own);
+  std::map<std::string, RoundedParameter> all;
+  ASSERT_TRUE(DecodeChanges(message, all).ok());
+  ASSERT_EQ(all.size(), 2u);
+  ExpectMarked(all, "large", before, parameters.at("large").detach());
+  const at::Tensor now = parameters.at("large").detach().view(-1),
+                   changed = now.masked_select(now.view(at::kShort).ne(before.view(-1).view(at::kShort)));
+  ASSERT_GT(changed.numel(), 0);
+  ASSERT_EQ(all.at("large").values->size(), changed.nbytes());
+  EXPECT_EQ(std::memcmp(all.at("large").values->data(), changed.const_data_ptr(), changed.nbytes()), 0);
+  for (size_t size = 1; size < message.size(); size += 997) {
+    all.clear();
+    EXPECT_TRUE(absl::IsDataLoss(DecodeChanges(std::string_view(message).substr(0, size), all))) << size;
+  }
+  for (const auto& [name, none] : optimizer.TakeValues()) EXPECT_TRUE(none.values->empty()) << "they were taken";
 }
 
 TEST(AdamW, AVersionKeepsTheMemoryThatNoUpdateChanges) {

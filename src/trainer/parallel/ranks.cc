@@ -241,11 +241,20 @@ absl::StatusOr<std::string> Ranks::BroadcastBytes(std::string bytes, int root) {
 }
 
 absl::StatusOr<std::vector<std::string>> Ranks::AllGatherBytes(const std::string& bytes) {
+  return ExchangeBytes(bytes, [this](const at::Tensor& own) { return AllGather(own); });
+}
+
+absl::StatusOr<std::vector<std::string>> Ranks::GatherBytes(const std::string& bytes, int root) {
+  return ExchangeBytes(bytes, [&](const at::Tensor& own) { return Gather(own, root); });
+}
+
+template <typename Collect>
+absl::StatusOr<std::vector<std::string>> Ranks::ExchangeBytes(const std::string& bytes, Collect collect) {
   INGOT_ASSIGN_OR_RETURN(const std::vector<at::Tensor> sizes,
                          AllGather(at::full({1}, static_cast<int64_t>(bytes.size()), at::kLong)));
   int64_t largest = 1;  // gathered tensors must have the same size
   for (const at::Tensor& size : sizes) largest = std::max(largest, size.item<int64_t>());
-  INGOT_ASSIGN_OR_RETURN(const std::vector<at::Tensor> all, AllGather(BytesOf(bytes, largest)));
+  INGOT_ASSIGN_OR_RETURN(const std::vector<at::Tensor> all, collect(BytesOf(bytes, largest)));
   std::vector<std::string> texts;
   for (size_t r = 0; r < all.size(); ++r) texts.push_back(TextOf(all[r], sizes[r].item<int64_t>()));
   return texts;

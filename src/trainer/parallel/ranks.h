@@ -71,8 +71,9 @@ class Ranks {
   // Returns all ranks' tensors in rank order on `root`, and nothing elsewhere. They have the same size and type.
   absl::StatusOr<std::vector<at::Tensor>> Gather(const at::Tensor& tensor, int root);
   // Exchange arbitrary bytes. BroadcastBytes returns root's bytes on every rank, and AllGatherBytes returns every
-  // rank's bytes in rank order.
+  // rank's bytes in rank order. GatherBytes returns them on `root`, and nothing elsewhere.
   absl::StatusOr<std::string> BroadcastBytes(std::string bytes, int root);
+  absl::StatusOr<std::vector<std::string>> GatherBytes(const std::string& bytes, int root);
   absl::StatusOr<std::vector<std::string>> AllGatherBytes(const std::string& bytes);
 
   // Returns OK if `own` is OK on every rank. Otherwise, every rank gets the error from the lowest failed rank, marked
@@ -113,6 +114,9 @@ class Ranks {
   absl::Status Exchange(const char* what, const at::Tensor& tensor, Start start);
   absl::Status Wait(const char* what, c10d::Work& work, bool on_device);
   absl::StatusOr<std::vector<at::Tensor>> AllGather(const at::Tensor& tensor);
+  // Returns what `collect` returns for all ranks' bytes, padded to the same size.
+  template <typename Collect>
+  absl::StatusOr<std::vector<std::string>> ExchangeBytes(const std::string& bytes, Collect collect);
   absl::StatusOr<std::vector<int64_t>> Round(const absl::Status& own, int64_t wanted);
   absl::Status Serve(const std::vector<int64_t>& wanted);
 

@@ -27,6 +27,11 @@ std::map<std::string, at::Tensor> OwnedOf(const std::map<std::string, at::Tensor
   return owned;
 }
 
+int64_t EntriesOf(const at::Tensor& parameter) {
+  constexpr int64_t kEntryWords = weights::ChangeMask::kEntryWords;
+  return (parameter.numel() + kEntryWords - 1) / kEntryWords;
+}
+
 }  // namespace
 
 std::vector<int> OwnersOf(const std::vector<int64_t>& sizes, int ranks) {
@@ -150,16 +155,17 @@ void ShardedAdamW::Publish(const Bucket& bucket) {
 
 void ShardedAdamW::PublishChanges(const Bucket& bucket) {
   const at::Tensor& any = parameters_[bucket.parameters[0]];  // all parameters in the bucket have this type
-  if (bucket.owner == 0 || any.scalar_type() != at::kBFloat16 || !any.is_cpu()) return;
+  if (bucket.owner == 0 || !AdamW::MarksType(any)) return;
+  if (!any.is_cpu()) return PublishDeviceChanges(bucket);
   int64_t entries = 0;
-  for (const size_t i : bucket.parameters) entries += std::ssize(weights::ChangeMask(parameters_[i].numel()).entries());
+  for (const size_t i : bucket.parameters) entries += EntriesOf(parameters_[i]);
   const at::Tensor flat = at::full({entries}, -1, at::kLong);
   int64_t* at = flat.mutable_data_ptr<int64_t>();
   if (bucket.owner == ranks_->rank()) {
     for (const size_t i : bucket.parameters) {
       const weights::ChangeMask changes = own_.TakeChanges(names_[i]);
       std::copy(changes.entries().begin(), changes.entries().end(), at);  // none = all words count as changed
-      at += std::ssize(weights::ChangeMask(parameters_[i].numel()).entries());
+      at += EntriesOf(parameters_[i]);
     }
   }
   OrThrow(ranks_->Broadcast(flat, bucket.owner));
@@ -173,11 +179,67 @@ void ShardedAdamW::PublishChanges(const Bucket& bucket) {
   }
 }
 
-std::map<std::string, RoundedParameter> ShardedAdamW::TakeRounded() {
+void ShardedAdamW::PublishDeviceChanges(const Bucket& bucket) {
+  int64_t entries = 0;
+  for (const size_t i : bucket.parameters) entries += EntriesOf(parameters_[i]);
+  const at::Tensor flat = at::full({entries}, -1, parameters_[bucket.parameters[0]].options().dtype(at::kLong));
+  const auto for_each = [&](auto&& body) {
+    int64_t begin = 0;
+    for (const size_t i : bucket.parameters) {
+      body(i, flat.narrow(0, begin, EntriesOf(parameters_[i])));
+      begin += EntriesOf(parameters_[i]);
+    }
+  };
+  if (bucket.owner == ranks_->rank()) {
+    std::map<std::string, kernels::MarkedTensor> marked = own_.MarkedOnDevice();
+    for_each([&](size_t i, at::Tensor part) {
+      const auto found = marked.find(names_[i]);
+      if (found == marked.end()) return;  // all words count as changed
+      part.copy_(found->second.marks);
+      found->second.marks.zero_();
+    });
+  }
+  OrThrow(ranks_->Broadcast(flat, bucket.owner));
+  if (!ranks_->leads()) return;
+  for_each([&](size_t i, const at::Tensor& part) {
+    if (!parameters_[i].is_contiguous()) return;  // its version is a copy
+    kernels::MarkedTensor& all = others_on_device_[names_[i]];
+    if (all.marks.defined()) {
+      all.marks.bitwise_or_(part);
+    } else {
+      all = {parameters_[i].detach(), part.clone()};
+    }
+  });
+}
+
+std::map<std::string, RoundedParameter> ShardedAdamW::TakeRounded(bool gathers) {
+  if (parameters_.empty() || !parameters_[0].is_cpu()) {
+    std::map<std::string, kernels::MarkedTensor> marked = own_.MarkedOnDevice();
+    marked.insert(others_on_device_.begin(), others_on_device_.end());
+    std::map<std::string, RoundedParameter> all;
+    if (gathers) {
+      all = TakeMarked(marked);
+    } else {
+      own_.ClearMarksOnDevice();
+    }
+    others_on_device_.clear();
+    return all;
+  }
   std::map<std::string, RoundedParameter> all = own_.TakeRounded();
   for (auto& [name, changes] : std::exchange(others_, {})) all[name].changes = std::move(changes);
   return all;
 }
+
+std::map<std::string, RoundedParameter> ShardedAdamW::TakeValues(bool gathers) {
+  if (gathers) return own_.TakeValues();
+  for (const std::string& name : names_) {
+    if (owned_.contains(name)) own_.TakeChanges(name);
+  }
+  own_.ClearMarksOnDevice();
+  return {};
+}
+
+bool ShardedAdamW::MarksAll() const { return std::all_of(parameters_.begin(), parameters_.end(), AdamW::MarksType); }
 
 void ShardedAdamW::Step(double learning_rate, double grad_norm) {
   Change([&] { own_.Step(learning_rate, grad_norm); });

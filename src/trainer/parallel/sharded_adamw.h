@@ -56,10 +56,14 @@ class ShardedAdamW {
   void ZeroGrad();
   void Reset() { own_.Reset(); }
   int64_t steps() const { return own_.steps(); }
-  // Same as in AdamW. Rank 0, which publishes, has complete entries for its own parameters. For others, it has only the
-  // changes, which their owners send with the new words. If `publishes` is false, rank 0 does not have the other ranks'
-  // changes.
-  std::map<std::string, RoundedParameter> TakeRounded();
+  // Same as in AdamW. Rank 0, which publishes, has complete entries for its own parameters. For others on the CPU, it has
+  // only the changes, which their owners send with the new words. On devices, it also gathers the values. If `publishes`
+  // is false, rank 0 does not have the other ranks' changes. If `gathers` is false, drops the changes on devices instead.
+  std::map<std::string, RoundedParameter> TakeRounded(bool gathers = true);
+  // Same as in AdamW, for the owned parameters. If `gathers` is false, drops the changes and returns nothing.
+  std::map<std::string, RoundedParameter> TakeValues(bool gathers);
+  // Returns whether updates mark the parameters of all ranks. The same on all ranks.
+  bool MarksAll() const;
 
   // Called on all ranks before a step. If `send` is false, each rank keeps the changes to its own parameters and does
   // not send them to rank 0.
@@ -88,6 +92,7 @@ class ShardedAdamW {
   void Publish(const Bucket& bucket);
   // Sends a bucket's changes from its owner to rank 0.
   void PublishChanges(const Bucket& bucket);
+  void PublishDeviceChanges(const Bucket& bucket);
   // Collective. Applies `change` to the owned weights, then sends the new ones to all ranks.
   void Change(const std::function<void()>& change);
 
@@ -99,7 +104,9 @@ class ShardedAdamW {
   std::vector<Bucket> buckets_;
   const std::map<std::string, at::Tensor> owned_;
   AdamW own_;
-  std::map<std::string, weights::ChangeMask> others_;  // on rank 0: changes to parameters that it does not own
+  // On rank 0: changes to parameters that it does not own, on the CPU or their marks on its device.
+  std::map<std::string, weights::ChangeMask> others_;
+  std::map<std::string, kernels::MarkedTensor> others_on_device_;
 };
 
 // Returns the owner of each parameter. `sizes` is in elements.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "trainer/parameter_memory.h"
+#include "trainer/policy/rank_changes.h"
 #include "trainer/torch_edge.h"
 #include "trainer/weights_of.h"
 
@@ -16,6 +17,34 @@ namespace {
 std::unique_ptr<LayerShards> Shards(const TrainerOptions& options, const model::Transformer& model, Ranks* ranks) {
   if (ranks == nullptr || options.sharding != "layers") return nullptr;
   return std::make_unique<LayerShards>(model.config(), model.parameters().tensors(), *ranks);
+}
+
+using RoundedParameters = std::map<std::string, RoundedParameter>;
+
+// Moves the marks of two-byte words to `changes`. Returns the patches of the parameters with values, which refer to both.
+std::map<std::string, weights::TensorPatch> MoveMarks(RoundedParameters& rounded, weights::Changes& changes) {
+  std::map<std::string, weights::TensorPatch> patches;
+  for (auto& [name, parameter] : rounded) {
+    const weights::ChangeMask* marks = &parameter.changes;
+    if (parameter.of_words) marks = &(changes.masks[name] = std::move(parameter.changes));
+    if (parameter.values.has_value()) patches[name] = {marks->entries(), *parameter.values};
+  }
+  return patches;
+}
+
+// Returns DATA_LOSS if a tensor that was made from its changes differs from the parameter.
+absl::Status CheckPatched(const weights::Snapshot& snapshot, const RoundedParameters& rounded) {
+  for (int i = 0; i < snapshot.manifest().tensors_size(); ++i) {
+    const v1::TensorInfo& tensor = snapshot.manifest().tensors(i);
+    const auto found = rounded.find(tensor.name());
+    if (found == rounded.end() || !found->second.values.has_value() || found->second.checksum == 0) continue;
+    if (found->second.checksum != tensor.checksum()) {
+      return absl::DataLossError(absl::StrCat("the marked changes of parameter '", tensor.name(),
+                                              "' do not give its weights in version ", snapshot.version(),
+                                              ": a change was not marked, or memory is damaged"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 PassOptions PassesOf(const TrainerOptions& options, LayerWeights* weights) {
@@ -49,6 +78,7 @@ absl::Status Policy::AdvanceUnchanged() {
     std::vector<weights::TensorView> views;
     for (size_t i = 0; i < snapshot_->size(); ++i) views.push_back(snapshot_->view(i));
     INGOT_ASSIGN_OR_RETURN(snapshot_, weights::Snapshot::Copy(version_ + 1, views));
+    if (snapshot_->checksum() == marked_from_) base_ = snapshot_;
   } else {
     snapshot_ = nullptr;
   }
@@ -79,6 +109,7 @@ void Policy::LoadParameters(const model::Parameters& parameters) {
     Allocate(tensor);  // a version may share its current memory
     tensor.copy_(parameters.at(name));
   }
+  frozen_.clear();
   marked_from_ = part_marked_from_ = 0;
 }
 
@@ -138,16 +169,29 @@ absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Policy::TakeOwn() {
 
 absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Policy::Take(
     const std::map<std::string, at::Tensor>& parameters, uint64_t& marked_from) {
-  std::map<std::string, RoundedParameter> rounded = TakeRounded();
+  const std::shared_ptr<const weights::Snapshot> base = BaseOf(marked_from);
+  INGOT_ASSIGN_OR_RETURN(RoundedParameters rounded, AtTorchEdge(absl::StrCat("the changes of version ", version_),
+                                                                [&]() -> absl::StatusOr<RoundedParameters> {
+                                                                  return TakeRounded(base != nullptr);
+                                                                }));
   std::shared_ptr<weights::Changes> changes;
+  KnownTensors known;
   if (marked_from != 0) {
     changes = std::make_shared<weights::Changes>(marked_from);
-    for (auto& [name, parameter] : rounded) changes->masks[name] = std::move(parameter.changes);
+    const auto patches = MoveMarks(rounded, *changes);
+    if (base != nullptr) known = Patched(*base, patches);
   }
   marked_from_ = part_marked_from_ = 0;
-  INGOT_ASSIGN_OR_RETURN(auto taken, SnapshotOf(version_, parameters, CopiesInto(std::move(changes)), rounded));
+  INGOT_ASSIGN_OR_RETURN(auto taken, SnapshotOf(version_, parameters, CopiesInto(std::move(changes)), rounded, known));
+  INGOT_RETURN_IF_ERROR(CheckPatched(*taken, rounded));
   marked_from = taken->checksum();
+  base_ = taken;
   return taken;
+}
+
+std::shared_ptr<const weights::Snapshot> Policy::BaseOf(uint64_t marked_from) const {
+  std::shared_ptr<const weights::Snapshot> base = base_.lock();
+  return base != nullptr && marked_from != 0 && base->checksum() == marked_from ? base : nullptr;
 }
 
 void Policy::Carry(model::DraftTensors draft) {
@@ -160,24 +204,57 @@ void Policy::GatherSnapshot(int64_t version) {
   optimizer_->ZeroGrad();  // its gradients are no longer needed and take up memory
   OrThrow(ranks_->Agree(absl::OkStatus()));
   OrThrow(ranks_->BreakUnless([&]() -> absl::Status {
-    INGOT_ASSIGN_OR_RETURN(auto gathered, shards_->Gather());
+    const std::shared_ptr<const weights::Snapshot> base = ranks_->leads() ? BaseOf(marked_from_) : nullptr;
+    INGOT_ASSIGN_OR_RETURN(const std::string known, ranks_->BroadcastBytes(base != nullptr ? "base" : "", 0));
+    INGOT_RETURN_IF_ERROR(!known.empty() && optimizer_->MarksAll() ? GatherFrom(base, version) : GatherWhole(version));
     if (!ranks_->leads()) return absl::OkStatus();
-    for (const auto& [name, tensor] : parameters().tensors()) {
-      if (!shards_->Divides(name)) gathered[name] = tensor;  // complete on every rank
-    }
-    INGOT_ASSIGN_OR_RETURN(snapshot_, SnapshotOf(version, gathered, CopiesInto(nullptr)));
+    marked_from_ = snapshot_->checksum();
+    part_marked_from_ = 0;
+    base_ = snapshot_;
     return absl::OkStatus();
   }));
+}
+
+absl::Status Policy::GatherFrom(const std::shared_ptr<const weights::Snapshot>& base, int64_t version) {
+  const RoundedParameters own = optimizer_->TakeValues(/*gathers=*/true);
+  INGOT_ASSIGN_OR_RETURN(const std::vector<std::string> all, ranks_->GatherBytes(EncodeChanges(own), 0));
+  if (!ranks_->leads()) return absl::OkStatus();
+  RoundedParameters changed;
+  for (const std::string& changes : all) INGOT_RETURN_IF_ERROR(DecodeChanges(changes, changed));
+  auto changes = std::make_shared<weights::Changes>(base->checksum());
+  std::map<std::string, weights::TensorPatch> patches = MoveMarks(changed, *changes);
+  for (const auto& [name, tensor] : parameters().tensors()) {
+    if (!shards_->Divides(name) || patches.contains(name)) continue;
+    if (tensor.requires_grad() && tensor.numel() > 0) {
+      return absl::InternalError(absl::StrCat("no rank sent the changes of parameter '", name, "'"));
+    }
+    patches[name] = {};
+  }
+  INGOT_ASSIGN_OR_RETURN(snapshot_, SnapshotOf(version, parameters().tensors(), CopiesInto(std::move(changes)), {},
+                                               Patched(*base, patches)));
+  return CheckPatched(*snapshot_, changed);
+}
+
+absl::Status Policy::GatherWhole(int64_t version) {
+  INGOT_ASSIGN_OR_RETURN(auto gathered, shards_->Gather());
+  optimizer_->TakeValues(/*gathers=*/false);
+  if (!ranks_->leads()) return absl::OkStatus();
+  for (const auto& [name, tensor] : parameters().tensors()) {
+    if (!shards_->Divides(name)) gathered[name] = tensor;  // complete on every rank
+  }
+  INGOT_ASSIGN_OR_RETURN(snapshot_, SnapshotOf(version, gathered, CopiesInto(nullptr)));
+  return absl::OkStatus();
 }
 
 weights::CopyOptions Policy::CopiesInto(std::shared_ptr<const weights::Changes> changes) {
   return {.threads = at::get_num_threads(), .buffers = &buffers_, .changes = std::move(changes)};
 }
 
-std::map<std::string, RoundedParameter> Policy::TakeRounded() {
-  std::map<std::string, RoundedParameter> rounded = optimizer_->TakeRounded();
+std::map<std::string, RoundedParameter> Policy::TakeRounded(bool gathers) {
+  std::map<std::string, RoundedParameter> rounded = optimizer_->TakeRounded(gathers);
   for (const auto& [name, frozen] : frozen_) {
-    if (parameters().at(name).const_data_ptr() == frozen.memory.get()) rounded[name] = frozen;
+    const bool in_place = parameters().at(name).const_data_ptr() == frozen.memory.get();
+    if (in_place || frozen.memory == nullptr) rounded[name] = frozen;
   }
   return rounded;
 }
@@ -188,7 +265,12 @@ void Policy::ShareFrozen(const weights::Snapshot& snapshot) {
     if (view.role != v1::TENSOR_POLICY) continue;
     const at::Tensor& parameter = parameters().at(view.name);
     // A vector may be a router's bias, which changes without the optimizer.
-    if (parameter.requires_grad() || parameter.dim() < 2 || !parameter.is_cpu() || !OwnsItsMemory(parameter)) continue;
+    if (parameter.requires_grad() || parameter.dim() < 2) continue;
+    if (!parameter.is_cpu()) {
+      frozen_[view.name] = {.changes = {}, .values = std::vector<std::byte>()};
+      continue;
+    }
+    if (!OwnsItsMemory(parameter)) continue;
     if (parameter.const_data_ptr() != view.bytes.data()) PointAt(parameter, view.owner);
     frozen_[view.name] = {.changes = {}, .memory = view.owner, .checksum = view.checksum};
   }

@@ -105,14 +105,22 @@ class Policy {
 
  private:
   // Takes a snapshot of `parameters`. `marked_from` is the checksum of the last snapshot of the same parameters. The
-  // optimizer's marks are relative to it. It is set to the new snapshot's checksum.
+  // optimizer's marks are relative to it. It is set to the new snapshot's checksum. Parameters on a device send only
+  // their changes if the last snapshot still exists.
   absl::StatusOr<std::shared_ptr<const weights::Snapshot>> Take(const std::map<std::string, at::Tensor>& parameters,
                                                                 uint64_t& marked_from);
   // Returns how to copy snapshots.
   weights::CopyOptions CopiesInto(std::shared_ptr<const weights::Changes> changes);
-  // Returns the optimizer's parameters, plus the untrained parameters as in earlier snapshots.
-  std::map<std::string, RoundedParameter> TakeRounded();
-  // Moves the untrained parameters into a new snapshot's memory, which later snapshots share.
+  // Returns the optimizer's parameters, plus the untrained parameters as in earlier snapshots. If `gathers` is false,
+  // drops the changes on devices.
+  std::map<std::string, RoundedParameter> TakeRounded(bool gathers);
+  // Returns the snapshot to which the marks are relative, or null.
+  std::shared_ptr<const weights::Snapshot> BaseOf(uint64_t marked_from) const;
+  // Collective. Rank 0 takes the snapshot of the whole parameters, from all ranks' changes if it has the base.
+  absl::Status GatherFrom(const std::shared_ptr<const weights::Snapshot>& base, int64_t version);
+  absl::Status GatherWhole(int64_t version);
+  // Moves the untrained parameters into a new snapshot's memory, which later snapshots share. Those on a device stay
+  // there, and later snapshots share the snapshot's copy.
   void ShareFrozen(const weights::Snapshot& snapshot);
 
   const TrainerOptions& options_;
@@ -127,11 +135,13 @@ class Policy {
   // Snapshot of the current parameters. Null = not taken yet. If the parameters are divided, only rank 0 has one.
   std::shared_ptr<const weights::Snapshot> snapshot_;
   model::DraftTensors carried_;
-  weights::BufferPool buffers_;                     // for snapshots
-  std::map<std::string, RoundedParameter> frozen_;  // parameters that no step changes, in memory that versions share
+  weights::BufferPool buffers_;  // for snapshots
+  // Parameters that no step changes, in memory that versions share. On a device, they have no memory here and no changes.
+  std::map<std::string, RoundedParameter> frozen_;
   // Checksums of the whole version and of this rank's part, to which the optimizer's marks are relative. 0 = the
   // weights have also changed in other ways. At most one of the two is not 0.
   uint64_t marked_from_ = 0, part_marked_from_ = 0;
+  std::weak_ptr<const weights::Snapshot> base_;  // the snapshot with this checksum, while others use it
 };
 
 }  // namespace ingot::trainer

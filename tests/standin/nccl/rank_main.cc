@@ -5,6 +5,8 @@
 // CASE is
 //   kill, stop   a trainer's ranks. They compare every collective on devices with the same one between CPUs. They then exchange until the
 //                last rank kills or stops itself.
+//   versions     a trainer's ranks. They train, and rank 0 compares every version with the weights: the optimizer's marks of all ranks give the
+//                delta of a comparison, with parameters on every rank and divided by layer, in bf16 and in fp32. No second part.
 //   weights      the trainer and its engines. Rank 0 sends weights of several sizes. It then sends until the last rank kills itself.
 //
 // Prints "RANK equal" once the first part is done, and "RANK lost: ERROR" with the error that ended the second one. Exits with 0 then, and with 1
@@ -17,6 +19,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <thread>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -24,9 +27,13 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <vector>
 
+#include "trainer/makers.h"
 #include "trainer/parallel/process_group.h"
 #include "trainer/parallel/ranks.h"
 #include "trainer/parallel/weight_group.h"
+#include "trainer/tiny_model.h"
+#include "trainer/trainer.h"
+#include "weights/delta.h"
 
 namespace ingot::trainer {
 namespace {
@@ -129,16 +136,112 @@ absl::Status CompareAllGather(const Place& place, const StorePtr& store, decltyp
   return absl::OkStatus();
 }
 
+void Report(int rank, const std::string& what) {
+  std::printf("%d %s\n", rank, what.c_str());
+  std::fflush(stdout);
+}
+
+TrainerOptions VersionOptions(const std::string& dtype, bool by_layer) {
+  TrainerOptions options;
+  options.dtype = dtype;
+  options.optimizer.learning_rate = 0.02;
+  options.optimizer.decay = "constant";
+  options.threads = 1;
+  options.micro_batch_tokens = 128;
+  if (by_layer) options.sharding = "layers";
+  return options;
+}
+
+using Versions = std::vector<std::shared_ptr<const weights::Snapshot>>;
+
+std::shared_ptr<const weights::Snapshot> Unmarked(const weights::Snapshot& snapshot) {
+  std::vector<weights::TensorView> views;
+  for (size_t i = 0; i < snapshot.size(); ++i) {
+    weights::TensorView view = snapshot.view(i);
+    view.owner = nullptr;  // copied
+    views.push_back(std::move(view));
+  }
+  return *weights::Snapshot::Copy(snapshot.version(), views);
+}
+
+absl::Status CheckDelta(const weights::Snapshot& base, const weights::Snapshot& target) {
+  CHECK_OR_RETURN(target.changes() != nullptr, "version ", target.version(), " has no marks");
+  INGOT_ASSIGN_OR_RETURN(const weights::EncodedDelta marked, weights::Encode(&base, target, false));
+  INGOT_ASSIGN_OR_RETURN(const weights::EncodedDelta compared, weights::Encode(&base, *Unmarked(target), false));
+  CHECK_OR_RETURN(marked.changed_elements > 0 && marked.changed_elements == compared.changed_elements,
+                  marked.changed_elements, " changes instead of ", compared.changed_elements);
+  CHECK_OR_RETURN(marked.header.SerializeAsString() == compared.header.SerializeAsString(), "the headers differ");
+  for (size_t i = 0; i < marked.tensors.size(); ++i) {
+    CHECK_OR_RETURN(marked.tensors[i].SerializeAsString() == compared.tensors[i].SerializeAsString(), "tensor ", i,
+                    " of version ", target.version(), " differs");
+  }
+  return absl::OkStatus();
+}
+
+// Rank 0 trains and returns its versions. The others follow.
+absl::StatusOr<Versions> Train(Ranks& ranks, const std::string& device, const TrainerOptions& options) {
+  const model::ModelConfig config = TinyConfig(37);
+  model::Parameters parameters = TinyParameters(config, 1, at::kFloat);
+  for (auto& [name, tensor] : parameters.tensors()) tensor = tensor.to(device);
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer,
+                         Trainer::Create(options, config, std::move(parameters), base::Clock::Real(), &ranks));
+  Versions versions;
+  if (!ranks.leads()) {
+    INGOT_RETURN_IF_ERROR(trainer->Follow());
+    return versions;
+  }
+  for (int64_t step = 0;; ++step) {
+    INGOT_ASSIGN_OR_RETURN(versions.emplace_back(), trainer->TakeSnapshot());
+    if (options.sharding != "layers") {
+      for (size_t i = 0; i < versions.back()->size(); ++i) {
+        const weights::TensorView view = versions.back()->view(i);
+        const at::Tensor host = trainer->parameters().at(view.name).detach().cpu();
+        CHECK_OR_RETURN(host.nbytes() == view.bytes.size() &&
+                            std::memcmp(host.const_data_ptr(), view.bytes.data(), view.bytes.size()) == 0,
+                        view.name, " of version ", step, " is not the parameter");
+      }
+    }
+    if (step == 2) break;
+    INGOT_RETURN_IF_ERROR(trainer->TrainStep(RandomBatch(static_cast<uint64_t>(7 + step), 37, step)).status());
+  }
+  INGOT_RETURN_IF_ERROR(trainer->Dismiss());
+  return versions;
+}
+
+absl::Status RunVersions(const Place& place) {
+  INGOT_ASSIGN_OR_RETURN(const auto nccl, OpenDevices());
+  const StorePtr store = Meet(place);
+  RankOptions options;
+  options.rank = place.rank;
+  options.size = place.size;
+  options.port = place.port;
+  options.device = place.device();
+  options.nccl = nccl;
+  INGOT_ASSIGN_OR_RETURN(const std::unique_ptr<Ranks> ranks, Ranks::Join(options));
+  for (const std::string dtype : {"bf16", "fp32"}) {
+    Versions whole;
+    for (const bool by_layer : {false, true}) {
+      const std::string what = absl::StrCat(dtype, by_layer ? ", divided by layer" : "");
+      const absl::StatusOr<Versions> versions = Train(*ranks, place.device(), VersionOptions(dtype, by_layer));
+      INGOT_RETURN_IF_ERROR(base::Annotate(versions.status(), what));
+      for (size_t i = 0; i < versions->size(); ++i) {
+        if (i > 0) INGOT_RETURN_IF_ERROR(base::Annotate(CheckDelta(*(*versions)[i - 1], *(*versions)[i]), what));
+        CHECK_OR_RETURN(whole.empty() || whole[i]->checksum() == (*versions)[i]->checksum(), what, ": version ", i,
+                        " differs from that of undivided parameters");
+      }
+      whole = *versions;
+    }
+  }
+  Report(place.rank, "equal");
+  ranks->Leave();
+  return absl::OkStatus();
+}
+
 void DieLater(int signal) {
   std::thread([signal] {
     std::this_thread::sleep_for(kUntilDeath);
     ::kill(::getpid(), signal);
   }).detach();
-}
-
-void Report(int rank, const std::string& what) {
-  std::printf("%d %s\n", rank, what.c_str());
-  std::fflush(stdout);
 }
 
 absl::Status RunRanks(const Place& place, int signal) {
@@ -203,8 +306,9 @@ int Main(int argc, char** argv) {
   if (argc != 6) return 2;
   const std::string name = argv[1];
   const Place place{std::atoi(argv[2]), std::atoi(argv[3]), std::atoi(argv[4]), std::atoi(argv[5])};
-  const absl::Status status =
-      name == "weights" ? RunWeights(place) : RunRanks(place, name == "kill" ? SIGKILL : SIGSTOP);
+  const absl::Status status = name == "weights"    ? RunWeights(place)
+                              : name == "versions" ? RunVersions(place)
+                                                   : RunRanks(place, name == "kill" ? SIGKILL : SIGSTOP);
   if (!status.ok()) std::fprintf(stderr, "rank %d: %s\n", place.rank, status.ToString().c_str());
   return status.ok() ? 0 : 1;
 }

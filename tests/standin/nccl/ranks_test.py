@@ -19,9 +19,11 @@ from standin import environment  # noqa: E402
 
 START_SECONDS = 240  # each process loads torch's CUDA libraries
 END_SECONDS = 60     # from the death on; the deadline is 6 s
-# The case, the number of ranks, and the error of every rank but the last.
+# The case, the number of ranks, and the error of every rank but the last; None = all ranks end without one.
 CASES = (("kill", 4, r"(broadcast|gather): rank 3 of 4 (disconnected unexpectedly|was reported lost by rank 0)"),
          ("stop", 2, r"(broadcast|gather): rank 1 of 2 sent no heartbeat for 6000 ms"),
+         ("versions", 2, None),
+         ("versions", 4, None),
          ("weights", 3, r"the broadcast to 2 engines failed: it did not finish within 6000 ms"))
 
 
@@ -47,7 +49,7 @@ def wait_for(condition, seconds):
 
 def run(case, size, error, program, folder):
     ports = free_ports(2)
-    outputs = [folder / f"{case}-{rank}" for rank in range(size)]
+    outputs = [folder / f"{case}-{size}-{rank}" for rank in range(size)]
     with contextlib.ExitStack() as stack:
         ranks = []
         for rank in range(size):
@@ -62,6 +64,12 @@ def run(case, size, error, program, folder):
         started = wait_for(lambda: all_equal() or any(one.poll() for one in ranks), START_SECONDS)
         if not started or not all_equal():
             fail(case, f"the collectives differ or did not end: {[one.poll() for one in ranks]}", outputs)
+        if error is None:
+            codes = [one.wait(timeout=END_SECONDS) for one in ranks]
+            if any(codes):
+                fail(case, f"exit codes {codes}", outputs)
+            print(f"{case}: {size} ranks, equal", flush=True)
+            return
         began = time.monotonic()
         if not wait_for(lambda: all(one.poll() is not None for one in ranks[:-1]), END_SECONDS):
             fail(case, f"the other ranks still run: {[one.poll() for one in ranks]}", outputs)

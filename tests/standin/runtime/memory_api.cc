@@ -47,8 +47,8 @@ Work Copy(std::byte* to, const std::byte* from, size_t bytes, bool staged) {
   return [=] { std::memcpy(to, held->data(), held->size()); };
 }
 
-// Copies from the host to a device.
-std::atomic<uint64_t> uploads{0};
+// Copies from the host to a device, and bytes copied from devices to the host.
+std::atomic<uint64_t> uploads{0}, downloaded_bytes{0};
 
 cudaError_t QueueCopy(void* to, const void* from, size_t bytes, cudaStream_t handle) {
   if (DeviceFault() != cudaSuccess) return DeviceFault();
@@ -66,6 +66,7 @@ cudaError_t QueueCopy(void* to, const void* from, size_t bytes, cudaStream_t han
     }
   }
   uploads += GetMemory().InWindow(Address(to)) && !GetMemory().InWindow(Address(from));
+  if (!GetMemory().InWindow(Address(to)) && GetMemory().InWindow(Address(from))) downloaded_bytes += bytes;
   GetStreams().Push(stream, Copy(target, source, bytes, from_pageable && !to_pageable));
   if (to_pageable) GetStreams().WaitFor(stream);
   return DeviceFault();
@@ -75,6 +76,7 @@ cudaError_t QueueCopy(void* to, const void* from, size_t bytes, cudaStream_t han
 
 // For tests that count what a program copies.
 extern "C" uint64_t ingot_standin_uploads() { return uploads; }
+extern "C" uint64_t ingot_standin_downloaded_bytes() { return downloaded_bytes; }
 
 cudaError_t cudaMalloc(void** pointer, size_t bytes) {
   *pointer = nullptr;

@@ -152,6 +152,15 @@ TEST(RankTraining, OwnersHoldTheMastersOfBf16) {
   ExpectClose(many.parameters, one.parameters, 0.02);
 }
 
+void ExpectSameBytes(const weights::EncodedDelta& a, const weights::EncodedDelta& b) {
+  EXPECT_EQ(a.header.SerializeAsString(), b.header.SerializeAsString());
+  EXPECT_EQ(a.changed_elements, b.changed_elements);
+  ASSERT_EQ(a.tensors.size(), b.tensors.size());
+  for (size_t i = 0; i < a.tensors.size(); ++i) {
+    EXPECT_EQ(a.tensors[i].SerializeAsString(), b.tensors[i].SerializeAsString()) << i;
+  }
+}
+
 TEST(RankTraining, VersionsHaveTheMarksOfAllOwners) {
   TrainerOptions options = Plain();
   options.dtype = "bf16";
@@ -160,7 +169,7 @@ TEST(RankTraining, VersionsHaveTheMarksOfAllOwners) {
       options.trust_region.max_mean = 1e-9;
       options.trust_region.halvings = 2;
     }
-    Together(3, Fresh(options), [&](Trainer& trainer, Result&) {
+    Together(bounded ? 2 : 4, Fresh(options), [&](Trainer& trainer, Result&) {
       auto before = *trainer.TakeSnapshot();
       for (int64_t step = 0; step < kSteps; ++step) {
         ASSERT_TRUE(trainer.TrainStep(BatchOf(step)).ok());
@@ -178,6 +187,7 @@ TEST(RankTraining, VersionsHaveTheMarksOfAllOwners) {
         EXPECT_EQ(copied->checksum(), after->checksum());
         EXPECT_DOUBLE_EQ(weights::Density(before.get(), *after), weights::Density(before.get(), *copied));
         const auto delta = weights::Encode(before.get(), *after, false);
+        ExpectSameBytes(*delta, *weights::Encode(before.get(), *copied, false));
         const auto applied = weights::Apply(before, *delta);
         ASSERT_TRUE(applied.ok()) << applied.status();
         before = after;
@@ -458,6 +468,70 @@ TEST(DividedParameters, UnderAdaptersGiveTheBitsOfWholeOnes) {
     ASSERT_EQ(divided.reports.size(), whole.reports.size());
     for (size_t i = 0; i < whole.reports.size(); ++i) ExpectSameMetrics(divided.reports[i], whole.reports[i], 0);
   }
+}
+
+using Versions = std::vector<std::shared_ptr<const weights::Snapshot>>;
+
+// The first version, and one per step.
+Versions VersionsOf(int size, const Make& make) {
+  Versions versions;
+  Together(size, make, [&](Trainer& trainer, Result&) {
+    versions.push_back(*trainer.TakeSnapshot());
+    for (int64_t step = 0; step < kSteps; ++step) {
+      ASSERT_TRUE(trainer.TrainStep(BatchOf(step)).ok());
+      versions.push_back(*trainer.TakeSnapshot());
+    }
+  });
+  return versions;
+}
+
+std::shared_ptr<const weights::Snapshot> WithoutMarks(const weights::Snapshot& snapshot) {
+  std::vector<weights::TensorView> views;
+  for (size_t i = 0; i < snapshot.size(); ++i) views.push_back(snapshot.view(i));
+  return *weights::Snapshot::Copy(snapshot.version(), views);
+}
+
+// Ranks send the changes of the parameters that they own. Rank 0 makes the version from the last one, and compares nothing.
+TEST(DividedParameters, AreVersionsWithTheChangesOfAllRanks) {
+  for (const int size : {2, 4}) {
+    for (const bool adapted : {false, true}) {
+      SCOPED_TRACE(absl::StrCat(size, " ranks", adapted ? ", adapters" : ""));
+      TrainerOptions options = Plain();
+      options.dtype = "bf16";
+      if (size == 2) {  // halved or taken back
+        options.trust_region.max_mean = 1e-9;
+        options.trust_region.halvings = 2;
+      }
+      const model::ModelConfig config = adapted ? AdaptedConfig() : TinyConfig();
+      const Versions whole = VersionsOf(size, Of(config, options, at::kFloat)),
+                     divided = VersionsOf(size, Of(config, ByLayer(options), at::kFloat));
+      ASSERT_EQ(divided.size(), whole.size());
+      for (size_t i = 0; i < divided.size(); ++i) {
+        EXPECT_EQ(divided[i]->checksum(), whole[i]->checksum()) << "version " << i;
+        if (i == 0) continue;
+        ASSERT_NE(divided[i]->changes(), nullptr) << "version " << i;
+        EXPECT_EQ(divided[i]->changes()->base_checksum, divided[i - 1]->checksum());
+        const auto delta = *weights::Encode(divided[i - 1].get(), *divided[i], false);
+        ExpectSameBytes(delta, *weights::Encode(divided[i - 1].get(), *WithoutMarks(*divided[i]), false));
+        for (size_t t = 0; t < divided[i]->size(); ++t) {
+          const bool changed = delta.tensors[t].coding() != v1::TENSOR_UNCHANGED;
+          const bool shared = divided[i]->bytes(t).data() == divided[i - 1]->bytes(t).data();
+          EXPECT_FALSE(changed && shared);
+          const std::string& name = delta.header.target().tensors(static_cast<int>(t)).name();
+          if (changed) {
+            EXPECT_TRUE(divided[i]->changes()->masks.contains(name)) << name;
+          }
+        }
+      }
+    }
+  }
+}
+
+// The changes of fp32 parameters are not marked on the CPU, so rank 0 gathers the parameters.
+TEST(DividedParameters, OfFp32AreGatheredWhole) {
+  const Versions whole = VersionsOf(2, Fresh(Plain())), divided = VersionsOf(2, Fresh(ByLayer()));
+  ASSERT_EQ(divided.size(), whole.size());
+  for (size_t i = 0; i < divided.size(); ++i) EXPECT_EQ(divided[i]->checksum(), whole[i]->checksum()) << i;
 }
 
 int64_t BytesHere(const Trainer& trainer) {

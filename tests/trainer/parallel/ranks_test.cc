@@ -52,6 +52,16 @@ TEST(Ranks, ExchangeBytesOfAnyLength) {
   });
 }
 
+TEST(Ranks, GatherBytesOnTheirRoot) {
+  OnRanks(3, [](Ranks& ranks) {
+    const auto own = std::string(static_cast<size_t>(5 * ranks.rank()), static_cast<char>('a' + ranks.rank()));
+    const auto all = ranks.GatherBytes(own, 1);
+    ASSERT_TRUE(all.ok()) << all.status();
+    const std::vector<std::string> wanted = {"", "bbbbb", "cccccccccc"};
+    EXPECT_EQ(*all, ranks.rank() == 1 ? wanted : std::vector<std::string>());
+  });
+}
+
 TEST(Ranks, AgreeOnTheErrorOfTheLowestAndGoOn) {
   OnRanks(3, [](Ranks& ranks) {
     EXPECT_TRUE(ranks.Agree(absl::OkStatus()).ok());
