@@ -61,6 +61,9 @@ MemoryNeed PredictRankMemory(const model::ModelConfig& config, int element_bytes
   const int64_t accumulator = std::max(element_bytes, 4);
   const double share = static_cast<double>(owned) / static_cast<double>(std::max<int64_t>(1, all));
   need.optimizer = std::llround(static_cast<double>(need.optimizer) * share);
+  // A publishing rank on a device also has the marks of the other ranks' parameters.
+  const bool on_device = operators == Operators::kAten;
+  if (on_device && place->leads() && !by_layer && element_bytes <= 4) need.optimizer += (all - owned) / 8;
   const int64_t bucket = std::max(largest, std::min(all, kBucketElements));
   // The owner holds a bucket from every rank, its own bucket, and for bf16 their sum. Gloo's receive buffer, on the CPU,
   // holds all of them again. NCCL receives in place.
@@ -70,9 +73,11 @@ MemoryNeed PredictRankMemory(const model::ModelConfig& config, int element_bytes
   // gradients become sums bucket by bucket. In later parts, the sums are additional.
   need.gradients += owned * (parts.size() > 1 ? accumulator : accumulator - element_bytes) + gathered;
   // As on one rank, the update of the owned parameters may need more.
-  if (need.step() < 2 * owned * accumulator) {
+  const int64_t root = on_device ? 0 : owned * accumulator;
+  if (need.step() < owned * accumulator + root) {
     need.waiting = need.running = 0;
-    need.gradients = need.transient = owned * accumulator;
+    need.gradients = owned * accumulator;
+    need.transient = root;
   }
   need.transient += std::max<int64_t>(0, whole_again - need.step());
   return need;

@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "kernels/torch/changes.h"
 #include "model/layer_spec.h"
 #include "trainer/pass/head_pass.h"
 #include "trainer/pass/layer_memory.h"
@@ -240,8 +241,8 @@ class Walk {
 MemoryNeed PermanentNeed(const Costs& costs) {
   MemoryNeed need;
   need.weights = costs.Weights();
-  need.optimizer = costs.parameters * costs.accumulator * (costs.narrow() ? 3 : 2);  // moments, and masters
-  if (costs.narrow() && !costs.native()) need.optimizer += costs.parameters / 8;     // marks on the device
+  need.optimizer = costs.parameters * costs.accumulator * (costs.narrow() ? 3 : 2);   // moments, and masters
+  if (!costs.native() && costs.element <= 4) need.optimizer += costs.parameters / 8;  // marks on the device
   return need;
 }
 
@@ -264,8 +265,13 @@ MemoryNeed PredictMemory(const model::ModelConfig& config, int element_bytes, co
                          std::span<const tree::ForestPart> parts, Operators operators) {
   const Costs costs(config, element_bytes, operators);
   MemoryNeed need = PermanentNeed(costs);
-  // The update: gradients in the accumulation type, and the root of the second moment, which only the CPU needs.
-  need.gradients = need.transient = costs.parameters * costs.accumulator;
+  // The update: gradients in the accumulation type, and on the CPU the root of the second moment. A device gathers a
+  // version's changes when the gradients are gone.
+  need.gradients = costs.parameters * costs.accumulator;
+  need.transient =
+      costs.native()
+          ? need.gradients
+          : std::max<int64_t>(0, kernels::GatherChangesBytes(costs.parameters, costs.element) - need.gradients);
   Walk(costs, options, parts, /*gradients_stay=*/true, need).Run();
   return need;
 }
