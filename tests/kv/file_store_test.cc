@@ -108,6 +108,7 @@ TEST_F(FileStoreTest, WhatIsNotTheChunkIsAMissAndMovedAway) {
       [](const std::string& path) { fs::resize_file(path, 5000); },
       [](const std::string& path) { fs::resize_file(path, 0); },
       [](const std::string& path) { std::ofstream(path, std::ios::app) << "x"; },
+      [](const std::string& path) { fs::resize_file(path, uintmax_t{1} << 40); },  // more than there is memory for
       [](const std::string& path) { fs::remove(path), fs::create_symlink("/dev/zero", path); },
       [](const std::string& path) { fs::remove(path), mkfifo(path.c_str(), 0644); },
       [](const std::string& path) { fs::remove(path), fs::create_directory(path); },
@@ -230,6 +231,37 @@ TEST_F(FileStoreTest, AFailingStoreIsOffForAWhile) {
   EXPECT_TRUE(Put(*store, chain_[0]).ok());
   fs::remove_all(tmp);
   EXPECT_TRUE(absl::IsUnavailable(Put(*store, chain_[1])));
+}
+
+TEST_F(FileStoreTest, EveryErrorInARowDoublesTheTimeOffUpTo16Seconds) {
+  const auto store = Open();
+  const std::string tmp = folder_.path() + "/tmp";
+  fs::remove_all(tmp);
+  for (const int off : {1, 2, 4, 8, 16, 16}) {
+    EXPECT_TRUE(absl::IsUnavailable(Put(*store, chain_[0])));
+    const int64_t failed = store->stats().failed_puts;
+    fs::create_directory(tmp);
+    clock_.Advance(seconds(off) - std::chrono::milliseconds(1));
+    EXPECT_TRUE(absl::IsUnavailable(Put(*store, chain_[0]))) << "off for " << off << " s";
+    EXPECT_TRUE(absl::IsUnavailable(Get(*store, chain_[0])));
+    EXPECT_EQ(store->stats().failed_puts, failed + 1);
+    fs::remove_all(tmp);
+    clock_.Advance(std::chrono::milliseconds(1));
+  }
+  fs::create_directory(tmp);
+  EXPECT_TRUE(Put(*store, chain_[0]).ok());
+}
+
+// A process that died while it removed a root, on another machine, too.
+TEST_F(FileStoreTest, ARemovalThatDidNotEndIsContinued) {
+  ASSERT_TRUE(Put(*Open(), chain_[0]).ok());
+  const std::string trash = folder_.path() + "/trash/elsewhere.1.1";
+  fs::create_directories(trash + "/ab");
+  ASSERT_TRUE(base::ReplaceFile(trash + "/ab/chunk.kv", "x").ok());
+  const auto store = Open();
+  ASSERT_TRUE(store->Maintain().ok());
+  EXPECT_TRUE(fs::is_empty(folder_.path() + "/trash"));
+  EXPECT_TRUE(Get(*store, chain_[0]).ok());
 }
 
 TEST_F(FileStoreTest, AFolderThatCannotBeUsedIsAnErrorWithItsPath) {

@@ -149,6 +149,7 @@ TEST_P(Mtp, AFolderWithOtherLayersThanPromisedIsRefusedByName) {
     const absl::Status status = folder.Read().status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_TRUE(LoadModelDir(folder.dir()).ok());  // the model itself can be used
+    EXPECT_TRUE(ReadMtpHeadOrWarn(folder.dir(), *ModelConfig::FromFile(folder.dir() + "/config.json"))->empty());
     return std::string(status.message());
   };
   MtpFolder folder(GetParam());

@@ -154,39 +154,63 @@ class FaultyStore final : public kv::Store {
 
   int64_t Longest(const kv::Root& root, std::span<const kv::Chunk> chain) override {
     ++lookups;
-    Pass();
+    Pass(/*reads=*/false);
     return store_->Longest(root, chain);
   }
   absl::Status Get(const kv::Root& root, const kv::Chunk& chunk, const kv::PlanesToRead& planes) override {
-    Pass();
+    ++reads;
+    Pass(/*reads=*/true);
     return store_->Get(root, chunk, planes);
   }
   absl::Status Put(const kv::Root& root, const kv::Chunk& chunk, const kv::PlanesToWrite& planes) override {
-    Pass();
+    Pass(/*reads=*/false);
     return store_->Put(root, chunk, planes);
   }
   void Hold(std::vector<base::Key128> roots) override { store_->Hold(std::move(roots)); }
   kv::StoreStats stats() const override { return store_->stats(); }
 
-  std::atomic<int> lookups{0};
+  std::atomic<int> lookups{0}, reads{0};
 
-  void Hang(bool hang) {
+  void Hang(bool hang, bool only_reads = false) {
     base::MutexLock lock(mu_);
     hangs_ = hang;
+    only_reads_ = only_reads;
     changed_.SignalAll();
   }
 
  private:
-  void Pass() {
+  void Pass(bool reads) {
     base::MutexLock lock(mu_);
-    while (hangs_) changed_.Wait(mu_);
+    while (hangs_ && (reads || !only_reads_)) changed_.Wait(mu_);
   }
 
   const std::shared_ptr<kv::Store> store_;
   base::Mutex mu_;
   base::CondVar changed_;
-  bool hangs_ ABSL_GUARDED_BY(mu_) = false;
+  bool hangs_ ABSL_GUARDED_BY(mu_) = false, only_reads_ ABSL_GUARDED_BY(mu_) = false;
 };
+
+// The engine swaps while it asks the store for a prompt of the previous version, or while it reads it.
+TEST_F(KvStoreTest, ASwapDuringAFetchDropsIt) {
+  WriteChunks();
+  for (const bool reading : {false, true}) {
+    const auto store = std::make_shared<FaultyStore>(OpenStore(options_));
+    const auto reader = StoreRig(options_, store);
+    store->Hang(true, /*only_reads=*/reading);
+    Collect result;
+    const auto handle = reader->engine->Generate(kAsk, result.OnChunk());
+    AwaitTrue([&] { return (reading ? store->reads : store->lookups) > 0; });
+    ASSERT_TRUE(reader->Update(2).ok());
+    store->Hang(false);
+    ASSERT_TRUE(result.Wait().ok());
+    const Answer expected = Expected(kAsk, FakeSnapshot(2, 1002));
+    EXPECT_EQ(result.ids, expected.ids) << reading;
+    EXPECT_EQ(result.logprobs, expected.logprobs);
+    EXPECT_EQ(result.last.cached_tokens(), 0);
+    for (const v1::VersionRun& run : result.versions) EXPECT_TRUE(run.version() == 2 && !run.kv_mixed());
+    AwaitTrue([&] { return reader->engine->Status()->kv_blocks_used() == 0; });
+  }
+}
 
 TEST_F(KvStoreTest, AHangingStoreStopsNoRequest) {
   WriteChunks();
