@@ -5,6 +5,7 @@
 
 #include "app/commands/bench/bench_command.h"
 #include "app/commands/bench/bench_sandbox.h"
+#include "app/commands/bench/kv_bench.h"
 #include "app/commands/bench/rollout_bench.h"
 #include "app/commands/bench/simulate_command.h"
 #include "app/commands/bench/simulate_router.h"
@@ -124,6 +125,19 @@ Command::Run DeclareBenchSpeculation(CLI::App& parser) {
   return [args] { return BenchSpeculation(*args, std::cout, std::cerr); };
 }
 
+Command::Run DeclareBenchKv(CLI::App& parser) {
+  const auto args = std::make_shared<KvBenchArgs>();
+  parser.add_option("folder", args->folder, "directory on the file system to measure")->required();
+  parser.add_option("--model", args->model, "model folder or checkpoint; default: random weights");
+  parser.add_option("--prompts", args->prompts, "prompt lengths, ascending, such as 256,1024")
+      ->delimiter(',')
+      ->capture_default_str();
+  parser.add_option("--chunk-tokens", args->chunk_tokens, "rollout.kv_store.chunk_tokens")->capture_default_str();
+  parser.add_option("--repeat", args->repeat, "rounds; every figure is their median")->capture_default_str();
+  AddThreads(parser, args->threads, "compute threads per engine; 0: all cores");
+  return [args] { return BenchKv(*args, std::cout, std::cerr); };
+}
+
 Command::Run DeclareBenchTree(CLI::App& parser) {
   struct Args {
     trainer::TreeBenchOptions options;
@@ -180,6 +194,8 @@ std::vector<Command> BenchCommands() {
        {{"attention", "tree attention, compared with torch's matrix product and attention", DeclareBenchAttention},
         {"rollout", "prefill and decoding of a model folder by the rollout engine", DeclareBenchRollout},
         {"speculation", "the rollout engine with and without speculative decoding", DeclareBenchSpeculation},
+        {"kv", "a KV store in a directory: time to the first token with and without it, and the break-even",
+         DeclareBenchKv},
         {"tree", "a whole training step with and without trees, compared with its theoretical bound", DeclareBenchTree},
         {"sandbox", "starting commands in sandboxes with this machine's strongest isolation level, compared with crun",
          DeclareBenchSandbox}},
