@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "kernels/torch/layers.h"
@@ -79,6 +80,24 @@ absl::Status CheckTensor(const TensorSpec& spec, const DraftTensors& tensors, co
 }
 
 }  // namespace
+
+DraftTensors ShadowOf(const DraftTensors& head) {
+  DraftTensors shadow;
+  for (const auto& [name, tensor] : head) {
+    shadow[kShadowPrefix + name.substr(std::string_view(kDraftPrefix).size())] = tensor;
+  }
+  return shadow;
+}
+
+DraftTensors TakeShadow(DraftTensors* tensors) {
+  DraftTensors head;
+  std::erase_if(*tensors, [&](const auto& entry) {
+    if (!entry.first.starts_with(kShadowPrefix)) return false;
+    head[kDraftPrefix + entry.first.substr(std::string_view(kShadowPrefix).size())] = entry.second;
+    return true;
+  });
+  return head;
+}
 
 std::map<std::string, std::vector<int64_t>> DraftHead::Shapes(const ModelConfig& config, int64_t ids) {
   std::map<std::string, std::vector<int64_t>> shapes;

@@ -26,10 +26,17 @@ namespace ingot::model {
 
 // The name prefix of a head's tensors in a version, which also contains the policy's tensors.
 inline constexpr char kDraftPrefix[] = "draft.";
+// The same for a head that engines compare with the version's own (trainer/draft/draft_options.h, shadow).
+inline constexpr char kShadowPrefix[] = "draft.shadow.";
 // The ids that the head predicts, ascending, stored as fp32; absent = all ids.
 inline constexpr char kDraftIds[] = "draft.ids";
 
 using DraftTensors = std::map<std::string, at::Tensor>;  // by name, with the prefix
+
+// Renames a head's tensors to those of a shadow.
+DraftTensors ShadowOf(const DraftTensors& head);
+// Removes the shadow from a version's draft tensors, and returns it under a head's names; empty = there is none.
+DraftTensors TakeShadow(DraftTensors* tensors);
 
 class DraftHead {
  public:

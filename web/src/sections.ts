@@ -58,8 +58,8 @@ export function sectionsFor(names: string[]): Section[] {
     { title: "Rollout", charts: [
       chart("Response length, tokens", ["response_length/mean", "response_length/max"]),
       chart("Turns", ["num_turns/mean", "num_turns/max"]),
-      chart("Tokens per pass", ["rollout/tokens_per_pass"], "step", "tokens per request and forward pass; 1 without speculation"),
-      chart("Draft head", ["draft/accept_rate", "draft/overlap"], "step", "share of its drafts that were accepted, and its overlap with the policy on trained tokens"),
+      chart("Tokens per pass", ["rollout/tokens_per_pass", "draft/shadow_tokens_per_pass"], "step", "tokens per request and forward pass; 1 without speculation; the shadow's would be those of the first version's draft head"),
+      chart("Draft head", ["draft/accept_rate", "draft/shadow_accept_rate", "draft/overlap"], "step", "share of its drafts that were accepted, and of the first version's head, and its overlap with the policy on trained tokens"),
       chart("Episodes: truncated, malformed, repeated", ["agent/truncated_ratio", "agent/malformed_ratio", "agent/repeat_ratio"])] },
     { title: "Scheduler", charts: [
       chart("Staleness, versions", ["async/staleness_mean", "async/staleness_max"], "step", "optimizer steps between sampling a token and training on it"),

@@ -104,6 +104,10 @@ void EngineMetrics::AddSpeculation(const v1::EngineStatusResponse& status, std::
     // The counts decrease if an engine leaves.
     const int64_t new_drafted = std::max<int64_t>(drafter.drafted() - (counted ? known->drafted() : 0), 0);
     const int64_t new_accepted = std::max<int64_t>(drafter.accepted() - (counted ? known->accepted() : 0), 0);
+    if (drafter.name() == "shadow") {
+      AddShadow(new_drafted, new_accepted, status, metrics);
+      continue;
+    }
     drafted += new_drafted;
     accepted += new_accepted;
     if (new_drafted == 0) continue;
@@ -121,6 +125,14 @@ void EngineMetrics::AddSpeculation(const v1::EngineStatusResponse& status, std::
   if (drafted == 0) return;
   metrics["rollout/drafted_tokens"] = static_cast<double>(drafted);
   metrics["rollout/draft_acceptance"] = static_cast<double>(accepted) / static_cast<double>(drafted);
+}
+
+void EngineMetrics::AddShadow(int64_t drafted, int64_t accepted, const v1::EngineStatusResponse& status,
+                              std::map<std::string, double>& metrics) const {
+  const int64_t sampled = status.sampled_tokens() - before_.sampled_tokens();
+  if (drafted <= 0 || sampled <= accepted) return;
+  metrics["draft/shadow_accept_rate"] = static_cast<double>(accepted) / static_cast<double>(drafted);
+  metrics["draft/shadow_tokens_per_pass"] = static_cast<double>(sampled) / static_cast<double>(sampled - accepted);
 }
 
 void EngineMetrics::AddStore(const v1::EngineStatusResponse& status, std::map<std::string, double>& metrics) {

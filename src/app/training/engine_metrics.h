@@ -24,6 +24,10 @@ class EngineMetrics {
   // Adds the number of ids that drafters proposed, and how many of them were sampled.
   void AddSpeculation(const v1::EngineStatusResponse& status, std::map<std::string, double>& metrics);
 
+  // Adds what an engine would gain from the first version's draft head, from its new counts.
+  void AddShadow(int64_t drafted, int64_t accepted, const v1::EngineStatusResponse& status,
+                 std::map<std::string, double>& metrics) const;
+
   // Adds what the engines read from their KV store and wrote to it. Adds nothing if they have none.
   void AddStore(const v1::EngineStatusResponse& status, std::map<std::string, double>& metrics);
 

@@ -510,6 +510,12 @@ void Engine::Report() {
     drafter.set_drafted(counts.drafted);
     drafter.set_accepted(counts.accepted);
   }
+  if (const DraftShadow::Counts& counts = core_.draft_shadow(); counts.passes > 0) {
+    v1::DrafterStatus& shadow = *status_.add_drafters();
+    shadow.set_name("shadow");
+    shadow.set_drafted(counts.drafted);
+    shadow.set_accepted(counts.tokens - counts.passes);
+  }
   prefill_ = core_.prefill();
   if (core_.transfer() != nullptr) *status_.mutable_kv_store() = StatusOf(*core_.transfer());
 }

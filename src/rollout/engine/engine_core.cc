@@ -43,6 +43,7 @@ EngineCore::EngineCore(const EngineOptions& options, ModelRunner* runner, const 
       clock_(*clock),
       speculator_(DraftersOf(options, *runner, std::move(drafters)), options.speculation.min_gain,
                   runner->vocab_size()),
+      draft_shadow_(options.speculation, *runner),
       blocks_(static_cast<int32_t>(options.kv_cache_tokens / options.kv_block_tokens), options.kv_block_tokens) {
   if (store.has_value()) transfer_ = std::make_unique<KvTransfer>(*std::move(store), &blocks_, clock);
 }
@@ -99,6 +100,7 @@ void EngineCore::Step(std::vector<Emission>* out) {
                                         [](const SequencePtr& s) { return s->planned <= 1 && s->score_from == 0; });
   for (const WeightVersion* version : versions) RunVersion(*version, out);
   if (decodes_only && versions.size() == 1) speculator_.Measured(rows, clock_.Now() - start);
+  draft_shadow_.EndStep();
   FinishPrefills(out);
   std::erase_if(running_, [](const SequencePtr& sequence) { return sequence == nullptr || sequence->gate == nullptr; });
 }

@@ -33,6 +33,7 @@
 #include "rollout/engine/model_runner.h"
 #include "rollout/engine/sequence.h"
 #include "rollout/sampling/sampling.h"
+#include "rollout/speculation/draft_shadow.h"
 #include "rollout/speculation/speculator.h"
 
 namespace ingot::rollout {
@@ -116,6 +117,7 @@ class EngineCore {
   const CoreStats& stats() const { return stats_; }
   const KvTransfer* transfer() const { return transfer_.get(); }  // null = there is no store
   const std::vector<Speculator::Counts>& drafters() const { return speculator_.counts(); }
+  const DraftShadow::Counts& draft_shadow() const { return draft_shadow_.counts(); }
   // Returns why no later step can succeed: the device failed, or at least kMinFailedPasses forward passes in a row
   // failed, and they and the pauses between them took at least kMinFailingTime. OK = steps can succeed.
   const absl::Status& fault() const { return fault_; }
@@ -196,6 +198,7 @@ class EngineCore {
 
   Sampler sampler_;
   Speculator speculator_;
+  DraftShadow draft_shadow_;
   KvBlocks blocks_;
   std::unique_ptr<KvTransfer> transfer_;  // null = there is no store
   std::deque<SequencePtr> waiting_;       // sorted by order

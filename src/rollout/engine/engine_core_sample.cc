@@ -75,6 +75,7 @@ bool EngineCore::Sample(Sequence& sequence, const WeightVersion& version, std::s
     ++sequence.computed;  // draft j is a token now
   }
   speculator_.Sampled(sequence, sequence.tokens.size() - before);
+  if (sequence.tokens.size() > before) draft_shadow_.Sampled(sequence, version, sequence.tokens.size() - before);
   Settle(sequence, version.salt);
   return ended;
 }
@@ -144,6 +145,7 @@ void EngineCore::Count(Sequence& sequence, const WeightVersion& version, int32_t
 void EngineCore::Release(Sequence& sequence) {
   sequence.ReleaseKv();
   speculator_.Ended(sequence);
+  draft_shadow_.Ended(sequence);
 }
 
 v1::FinishReason EngineCore::FinishOf(Sequence& sequence, int32_t id, float logprob, v1::GenerateChunk* chunk) {

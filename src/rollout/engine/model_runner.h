@@ -63,6 +63,7 @@ struct ForwardBatch {
 // which is a slot (in the first Draft) or a row of the previous Draft.
 struct DraftBatch {
   bool first = true;
+  bool shadow = false;              // true = runs the model's shadow head (draft_shadow.h)
   std::vector<int64_t> from;        // [rows]
   std::vector<int64_t> token_ids;   // [rows]
   std::vector<float> temperatures;  // [rows], > 0
@@ -134,15 +135,31 @@ class ModelRunner {
   // empty = the model has no experts. REQUIRES: the batch had want_routes.
   virtual std::span<const uint16_t> Routes() const { return {}; }
 
-  // Copies the hidden state of the last Forward's sampled row `row` to `slot` >= 0, which is created if necessary.
-  // Returns false if the model has no draft head, or if there is no memory for the copy.
+  // Copies the hidden state of the last Forward's sampled row `row` to `slot`, which TakeSlot returned. Returns false if
+  // the model has no draft head, or if there is no memory for the copy.
   virtual bool KeepHidden(size_t /*row*/, size_t /*slot*/) { return false; }
+
+  // Returns whether the model has a second draft head whose drafts are only counted (draft_shadow.h).
+  virtual bool has_shadow(const RunnableModel&) const { return false; }
 
   // Runs the model's draft head. The result is valid until the next call. REQUIRES: KeepHidden has returned true for
   // this model and has written the slots.
   virtual absl::StatusOr<DraftRows> Draft(const RunnableModel&, const DraftBatch&) {
     return absl::UnimplementedError("the model runner has no draft heads");
   }
+
+  // Called on the step thread.
+  size_t TakeSlot() {
+    if (free_slots_.empty()) return slots_++;
+    const size_t slot = free_slots_.back();
+    free_slots_.pop_back();
+    return slot;
+  }
+  void ReturnSlot(size_t slot) { free_slots_.push_back(slot); }
+
+ private:
+  std::vector<size_t> free_slots_;
+  size_t slots_ = 0;
 };
 
 }  // namespace ingot::rollout

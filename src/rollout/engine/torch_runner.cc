@@ -48,17 +48,19 @@ absl::StatusOr<at::ScalarType> ScalarTypeOf(const weights::TensorView& tensor) {
 
 struct RunnableTransformer final : RunnableModel {
   RunnableTransformer(std::shared_ptr<const weights::Snapshot> bytes, model::Transformer model,
-                      std::optional<model::DraftHead> head, std::optional<model::MtpHead> mtp, at::ScalarType type)
+                      std::optional<model::DraftHead> head, std::optional<model::DraftHead> shadow,
+                      std::optional<model::MtpHead> mtp, at::ScalarType type)
       : snapshot(std::move(bytes)),
         transformer(std::move(model)),
         draft_head(std::move(head)),
+        shadow_head(std::move(shadow)),
         mtp_head(std::move(mtp)),
         dtype(type) {}
   bool drafts() const { return draft_head.has_value() || mtp_head.has_value(); }
   const std::shared_ptr<const weights::Snapshot> snapshot;  // owns the parameters' memory; destroyed last
   const model::Transformer transformer;
-  const std::optional<model::DraftHead> draft_head;
-  const std::optional<model::MtpHead> mtp_head;  // at most one of the two
+  const std::optional<model::DraftHead> draft_head, shadow_head;
+  const std::optional<model::MtpHead> mtp_head;  // absent if there is a draft_head
   const at::ScalarType dtype;                    // of its hidden states
 };
 
@@ -125,15 +127,18 @@ class TorchRunner final : public ModelRunner {
       INGOT_ASSIGN_OR_RETURN(model::Transformer transformer,
                              model::Transformer::Create(config, std::move(parameters), rope_));
       rope_ = transformer.rope();
-      std::optional<model::DraftHead> head;
+      std::optional<model::DraftHead> head, shadow;
       std::optional<model::MtpHead> mtp;
+      if (const model::DraftTensors frozen = model::TakeShadow(&draft); !frozen.empty()) {
+        INGOT_ASSIGN_OR_RETURN(shadow, model::DraftHead::Create(frozen, transformer));
+      }
       if (model::MtpTensors published = model::MtpOfDraft(config_, draft); !published.empty()) {
         INGOT_ASSIGN_OR_RETURN(mtp, model::MtpHead::Create(published, transformer));
       } else if (!draft.empty()) {
         INGOT_ASSIGN_OR_RETURN(head, model::DraftHead::Create(draft, transformer));
       }
       return std::make_shared<const RunnableTransformer>(std::move(snapshot), std::move(transformer), std::move(head),
-                                                         std::move(mtp), dtype);
+                                                         std::move(shadow), std::move(mtp), dtype);
     } catch (const std::exception& error) {
       return FromTorchException(error, "loading weights into the rollout engine");
     }
@@ -151,7 +156,8 @@ class TorchRunner final : public ModelRunner {
       if (batch.sampled_rows.empty()) return std::span<const float>();
       const bool all = batch.sampled_rows.size() == batch.token_ids.size();
       const at::Tensor sampled = all ? hidden : hidden.index_select(0, View(batch.sampled_rows).to(device_));
-      if (runnable.draft_head.has_value() || (speculates_ && runnable.mtp_head.has_value())) hidden_ = sampled;
+      const bool drafts = runnable.draft_head.has_value() || runnable.shadow_head.has_value();
+      if (drafts || (speculates_ && runnable.mtp_head.has_value())) hidden_ = sampled;
       const kernels::Policy policy(transformer.Logits(sampled), View(batch.temperatures).to(device_));
       if (batch.want_normalizers) normalizers_ = policy.LogNormalizers().to(at::kCPU);
       const at::Tensor rows = policy.LogSoftmax(/*overwrite_logits=*/true);
@@ -185,12 +191,18 @@ class TorchRunner final : public ModelRunner {
     }
   }
 
+  bool has_shadow(const RunnableModel& model) const override {
+    return static_cast<const RunnableTransformer&>(model).shadow_head.has_value();
+  }
+
   absl::StatusOr<DraftRows> Draft(const RunnableModel& model, const DraftBatch& batch) override {
     try {
       const c10::InferenceMode no_autograd;
       const auto& runnable = static_cast<const RunnableTransformer&>(model);
-      if (!runnable.drafts()) return absl::FailedPreconditionError("the version has no draft head");
-      const std::optional<model::DraftHead>& head = runnable.draft_head;
+      if (!(batch.shadow ? runnable.shadow_head.has_value() : runnable.drafts())) {
+        return absl::FailedPreconditionError("the version has no draft head");
+      }
+      const std::optional<model::DraftHead>& head = batch.shadow ? runnable.shadow_head : runnable.draft_head;
       drafted_ = head.has_value() ? head->Hidden(DraftInput(batch), View(batch.token_ids).to(device_))
                                   : mtp_.Draft(*runnable.mtp_head, batch, DraftInput(batch));
       const at::Tensor logits =
@@ -372,7 +384,8 @@ absl::Status CheckCacheFits(const model::ModelConfig& config, const EngineOption
 
 int64_t MaxWeightBytes(const model::ModelConfig& config) {
   const int64_t tied_head = config.tie_word_embeddings ? config.vocab_size * config.hidden_size : 0;
-  const int64_t draft = std::max(model::DraftHead::MaxElements(config), model::MtpLayerElements(config));
+  const int64_t head = model::DraftHead::MaxElements(config);
+  const int64_t draft = std::max(2 * head, model::MtpLayerElements(config));  // a head and its shadow
   const int64_t elements = config.ParameterCount() + tied_head + draft;
   return elements * static_cast<int64_t>(sizeof(float));
 }

@@ -17,8 +17,8 @@
 #include "absl/container/flat_hash_map.h"
 #include "rollout/engine/model_runner.h"
 #include "rollout/engine/sequence.h"
-#include "rollout/sampling/sampling.h"
 #include "rollout/speculation/drafter.h"
+#include "rollout/speculation/head_draws.h"
 #include "rollout/speculation/speculation_options.h"
 
 namespace ingot::rollout {
@@ -44,27 +44,20 @@ class MtpDrafter final : public Drafter {
   };
 
   const WeightVersion* VersionOf(const Sequence& sequence) const;
-  size_t TakeSlot();
   // Fills in the drafts of requests on one version.
   void Draw(const WeightVersion& version, std::span<const Ask> asks);
-  // Runs one depth for the requests in `rows_` and keeps those that continue. Returns false if the head fails.
-  bool DrawDepth(const WeightVersion& version, std::span<const Ask> asks, size_t depth);
   void Learn(Request& request, std::span<const int32_t> sampled);
 
   const size_t most_;
-  const float sharpness_;
   ModelRunner& runner_;
+  HeadDraws draws_;
   std::shared_ptr<const WeightVersion> newest_;
   uint64_t failed_salt_ = 0;  // salt of the last version whose head failed; 0 = none
   double acceptance_;         // mean over all requests
-  Sampler sampler_;
   absl::flat_hash_map<const Sequence*, Request> requests_;
-  std::vector<size_t> free_slots_;
-  size_t slots_ = 0;
 
   // Scratch memory.
-  DraftBatch batch_;
-  std::vector<size_t> rows_;  // the batch's requests, as indices into the asks
+  std::vector<HeadDraws::One> ones_;
   std::vector<Ask> of_version_, left_;
 };
 

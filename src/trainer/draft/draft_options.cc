@@ -27,8 +27,17 @@ void Bind(base::Schema& schema, DraftOptions& o) {
   schema.Field("warmup_steps", &o.warmup_steps,
                "steps on the batches of data.sft after the stage sft, with a frozen policy and the loss kl; 0: none",
                base::NotNegative());
+  schema.Field("shadow", &o.shadow,
+               "let engines also draft with the first version's head, without verifying its drafts, to measure what it "
+               "would still be worth (draft/shadow_accept_rate); costs one more head and its passes");
 }
 
-absl::Status DraftOptions::Validate() const { return base::CheckBounds(*this); }
+absl::Status DraftOptions::Validate() const {
+  if (shadow && !enabled) {
+    return absl::InvalidArgumentError(
+        "shadow is true, but enabled is false: no head is trained that it could be compared with");
+  }
+  return base::CheckBounds(*this);
+}
 
 }  // namespace ingot::trainer

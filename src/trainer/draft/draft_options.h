@@ -25,6 +25,7 @@ struct DraftOptions {
   int64_t publish_every = 4;     // publishing interval, in versions
   std::string start;             // set by the run, not by a key: model folder with the initial head
   int64_t warmup_steps = 0;      // steps before the first version, with a frozen policy
+  bool shadow = false;           // versions also contain the first version's head, for comparison
 
   absl::Status Validate() const;
 };

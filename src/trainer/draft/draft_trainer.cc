@@ -14,7 +14,7 @@
 namespace ingot::trainer {
 namespace {
 
-constexpr char kSteps[] = "steps", kPublished[] = "published.";
+constexpr char kSteps[] = "steps", kPublished[] = "published.", kShadow[] = "shadow.";
 constexpr uint64_t kHeadStream = 0x64726166;    // separates the head's seeds from the policy's
 constexpr uint64_t kWarmupStream = 0x7761726d;  // separates the warm-up's seeds from the steps'
 
@@ -73,7 +73,7 @@ absl::StatusOr<std::unique_ptr<DraftTrainer>> DraftTrainer::Create(const DraftOp
       options, policy, Trainable(start, like.device(), like.scalar_type()), own, logits_chunk_elements, clock));
   INGOT_RETURN_IF_ERROR(trainer->UseWeights());
   trainer->head_.reset();
-  trainer->Publish();
+  trainer->PublishFirst();
   return trainer;
 }
 
@@ -154,6 +154,17 @@ void DraftTrainer::Publish() {
   for (const auto& [name, tensor] : tensors_) published_[name] = tensor.detach().clone();
 }
 
+void DraftTrainer::PublishFirst() {
+  Publish();
+  if (options_.shadow) shadow_ = published_;  // which the next Publish replaces
+}
+
+model::DraftTensors DraftTrainer::published() const {
+  model::DraftTensors tensors = published_;
+  tensors.merge(model::ShadowOf(shadow_));
+  return tensors;
+}
+
 model::DraftTensors DraftTrainer::tensors() const {
   model::DraftTensors tensors;
   for (const auto& [name, tensor] : tensors_) tensors[name] = tensor.detach();
@@ -163,6 +174,7 @@ model::DraftTensors DraftTrainer::tensors() const {
 std::map<std::string, at::Tensor> DraftTrainer::State() const {
   std::map<std::string, at::Tensor> state = optimizer_.State();
   for (const auto& [name, tensor] : published_) state[kPublished + name] = tensor;
+  for (const auto& [name, tensor] : shadow_) state[kShadow + name] = tensor;
   state[kSteps] = at::scalar_tensor(optimizer_.steps(), at::kLong).reshape({1});
   return state;
 }
@@ -173,10 +185,22 @@ absl::Status DraftTrainer::Restore(const model::DraftTensors& tensors, const std
     INGOT_RETURN_IF_ERROR(CopyInto(state, kPublished + name, published_.at(name)));
   }
   for (const auto& [name, tensor] : optimizer_.State()) INGOT_RETURN_IF_ERROR(CopyInto(state, name, tensor));
+  INGOT_RETURN_IF_ERROR(RestoreShadow(state));
   const at::Tensor steps = at::zeros({1}, at::kLong);
   INGOT_RETURN_IF_ERROR(CopyInto(state, kSteps, steps));
   optimizer_.SetSteps(steps.item<int64_t>());
   return UseWeights();
+}
+
+absl::Status DraftTrainer::RestoreShadow(const std::map<std::string, at::Tensor>& state) {
+  if (shadow_.empty()) return absl::OkStatus();
+  const bool saved = state.contains(kShadow + shadow_.begin()->first);
+  if (!saved) INGOT_LOG(warn, "the checkpoint has no shadow of the first version's draft head: its own head is used");
+  for (auto& [name, tensor] : shadow_) {
+    tensor = published_.at(name).clone();
+    if (saved) INGOT_RETURN_IF_ERROR(CopyInto(state, kShadow + name, tensor));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace ingot::trainer

@@ -4,8 +4,8 @@
 //   step   Begin ─▶ DraftPass observes the policy's gradient pass ─▶ Learn ─▶ ... the policy's update ... ─▶ Apply
 //
 // If the head's loss or gradient is not finite, its step is skipped, and the policy's step continues. The copy changes
-// only every publish_every versions, so most weight deltas do not contain the head. One rank only. Used by one thread.
-// Throws c10::Error.
+// only every publish_every versions, so most weight deltas do not contain the head. With options.shadow, versions also
+// contain the first version's head, which never changes. One rank only. Used by one thread. Throws c10::Error.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -52,15 +52,17 @@ class DraftTrainer {
 
   // If due, copies the head for versions starting with `version`.
   bool PublishIfDue(int64_t version);
-  void Publish();
-  // Returns the head that versions include, by name.
-  const model::DraftTensors& published() const { return published_; }
+  // Copies the head for the first version, and for its shadow.
+  void PublishFirst();
+  // Returns the tensors that versions include, by name: the head, and its shadow if the options say so.
+  model::DraftTensors published() const;
 
   // Returns the head in training.
   model::DraftTensors tensors() const;
-  // Returns extra state for checkpoints: the optimizer's and, as published.NAME, the head in versions.
+  // Returns extra state for checkpoints: the optimizer's and, as published.NAME and shadow.NAME, the heads in versions.
   std::map<std::string, at::Tensor> State() const;
-  // Restores both from a checkpoint. Returns INVALID_ARGUMENT, naming the tensor, if one is missing or does not match.
+  // Restores both from a checkpoint. Returns INVALID_ARGUMENT, naming the tensor, if one is missing or does not match. A
+  // checkpoint without a shadow has trained without one: the shadow is then the checkpoint's head in versions.
   absl::Status Restore(const model::DraftTensors& tensors, const std::map<std::string, at::Tensor>& state);
 
  private:
@@ -69,6 +71,8 @@ class DraftTrainer {
 
   // Creates the head over the policy's current weights.
   absl::Status UseWeights();
+  void Publish();
+  absl::Status RestoreShadow(const std::map<std::string, at::Tensor>& state);
   DraftPass& BeginPass(const DraftOptions& options, const tree::PackedForest& forest,
                        std::span<const tree::CallPath> calls, uint64_t stream);
 
@@ -80,6 +84,7 @@ class DraftTrainer {
   model::DraftTensors tensors_;
   AdamW optimizer_;
   model::DraftTensors published_;
+  model::DraftTensors shadow_;  // under the head's names; empty = none
 
   // Set during a step.
   std::optional<model::DraftHead> head_;

@@ -58,7 +58,7 @@ absl::Status WarmUpDraft(const TrainerOptions& options, const Policy& policy, Dr
     INGOT_ASSIGN_OR_RETURN(report.metrics, RunStep(policy, draft, CallsOf(calls, chosen), step));
     if (observer) INGOT_RETURN_IF_ERROR(observer(report));
   }
-  draft.Publish();
+  draft.PublishFirst();
   return absl::OkStatus();
 }
 

@@ -65,12 +65,13 @@ def case_speculation(ingot):
     check(max(row["rollout/tokens_per_pass"] for row in rows) > 1, rows)
     check(all(row["mismatch/logprob_abs_diff_max"] == 0 for row in rows), rows)
     check(all(row["rollout/tokens_per_pass"] == 1 for row in ingot.metrics("plain")), "tokens per pass")
-    headed = checksums("headed", **{"draft.enabled": "true", "draft.publish_every": 1, "draft.learning_rate": 1e-2,
+    headed = checksums("headed", **{"draft.enabled": "true", "draft.publish_every": 1, "draft.learning_rate": 1e-2, "draft.shadow": "true",
                                     "rollout.speculation.drafters": "[mtp]", "rollout.speculation.min_gain": -1})
     check(headed == plain, f"{headed}, {plain}")
     rows = ingot.metrics("headed")
     check(sum(row.get("rollout/accepted_tokens/mtp", 0) for row in rows) > 5, rows)
     check(all(row["mismatch/logprob_abs_diff_max"] == 0 and row["draft/skipped"] == 0 for row in rows), rows)
+    check(all(row["draft/shadow_tokens_per_pass"] >= 1 for row in rows), rows)
     check(pathlib.Path(ingot.folder, "headed", "checkpoints", "step-00000003", "draft", "model.safetensors").exists(), "no head")
 
 

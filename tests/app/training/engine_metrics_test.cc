@@ -79,6 +79,25 @@ TEST(EngineMetricsTest, AStepHasTheDraftsSinceTheStepBefore) {
   EXPECT_THAT(with, Contains(Pair("rollout/drafted_tokens", 80)));
   EXPECT_THAT(with, Contains(Pair("rollout/accepted_tokens/history", 40)));
   EXPECT_THAT(with, Not(Contains(Key("rollout/drafted_tokens/given"))));
+  EXPECT_THAT(with, Not(Contains(Key("draft/shadow_accept_rate"))));
+}
+
+TEST(EngineMetricsTest, AShadowsDraftsAreNotCountedAsDrafts) {
+  FakeEngine engine;
+  EngineMetrics metrics(engine);
+  engine.Pass(10, 8, 40, 20, 5);
+  engine.status.set_sampling_passes(20);
+  for (const char* name : {"mtp", "shadow"}) {
+    v1::DrafterStatus& drafter = *engine.status.add_drafters();
+    drafter.set_name(name);
+    drafter.set_drafted(60);
+    drafter.set_accepted(name == std::string("mtp") ? 20 : 15);
+  }
+  const auto seen = Added(metrics, 0);
+  EXPECT_THAT(seen, Contains(Pair("rollout/drafted_tokens", 60)));
+  EXPECT_THAT(seen, Contains(Pair("rollout/tokens_per_pass", 2)));                 // 40 / 20
+  EXPECT_THAT(seen, Contains(Pair("draft/shadow_accept_rate", 0.25)));             // 15 / 60
+  EXPECT_THAT(seen, Contains(Pair("draft/shadow_tokens_per_pass", 40.0 / 25.0)));  // 15 of 40 tokens without a pass
 }
 
 TEST(EngineMetricsTest, AStepHasTheUseOfTheStoreSinceTheStepBefore) {

@@ -304,6 +304,64 @@ TEST(DraftTrainingTest, ACheckpointWithoutAHeadStartsOne) {
   EXPECT_EQ(HeadOf(**(*resumed)->TakeSnapshot()).size(), 9u);
 }
 
+// The checksums of a version's shadow head, under the head's names.
+std::map<std::string, uint64_t> ShadowIn(const weights::Snapshot& snapshot) {
+  const std::string prefix = model::kShadowPrefix;
+  std::map<std::string, uint64_t> shadow;
+  for (const auto& [name, checksum] : HeadOf(snapshot)) {
+    if (name.starts_with(prefix)) shadow[model::kDraftPrefix + name.substr(prefix.size())] = checksum;
+  }
+  return shadow;
+}
+
+TEST(DraftTrainingTest, AShadowIsTheFirstVersionsHeadAlsoAfterAResume) {
+  const TempDir dir;
+  TrainerOptions options = OptionsWith(true);
+  options.draft.publish_every = 1;
+  options.draft.shadow = true;
+  const auto trainer = MakeTrainer(options), without = MakeTrainer(OptionsWith(false));
+  const std::map<std::string, uint64_t> first = ShadowIn(**trainer->TakeSnapshot());
+  EXPECT_EQ(first.size(), 9u);
+  for (int64_t step = 0; step < 3; ++step) {
+    ASSERT_TRUE(trainer->TrainStep(BatchOf(step)).ok());
+    ASSERT_TRUE(without->TrainStep(BatchOf(step)).ok());
+    const auto version = *trainer->TakeSnapshot();
+    EXPECT_EQ(ShadowIn(*version), first);
+    const std::map<std::string, uint64_t> all = HeadOf(*version);
+    EXPECT_EQ(all.size(), 18u);
+    for (const auto& [name, checksum] : first) {
+      if (name == model::kDraftIds) continue;
+      EXPECT_NE(all.at(name), checksum) << name << " was not trained";
+    }
+    EXPECT_EQ(version->policy_checksum(), (*without->TakeSnapshot())->checksum());
+  }
+  const auto saved = trainer->SaveCheckpoint(dir.path(), {});
+  ASSERT_TRUE(saved.ok()) << saved.status();
+  const auto resumed = Trainer::Resume(options, saved->path);
+  ASSERT_TRUE(resumed.ok()) << resumed.status();
+  EXPECT_EQ((*(*resumed)->TakeSnapshot())->checksum(), (*trainer->TakeSnapshot())->checksum());
+}
+
+TEST(DraftTrainingTest, ARunThatBeginsAShadowLaterUsesTheCheckpointsHead) {
+  const TempDir dir;
+  TrainerOptions options = OptionsWith(true);
+  options.draft.publish_every = 1;
+  const auto before = MakeTrainer(options);
+  for (int64_t step = 0; step < 2; ++step) ASSERT_TRUE(before->TrainStep(BatchOf(step)).ok());
+  const auto saved = before->SaveCheckpoint(dir.path(), {});
+  ASSERT_TRUE(saved.ok()) << saved.status();
+  options.draft.shadow = true;
+  const auto resumed = Trainer::Resume(options, saved->path);
+  ASSERT_TRUE(resumed.ok()) << resumed.status();
+  EXPECT_EQ(ShadowIn(**(*resumed)->TakeSnapshot()), HeadOf(**before->TakeSnapshot()));
+}
+
+TEST(DraftTrainingTest, AShadowNeedsAHead) {
+  TrainerOptions options = OptionsWith(false);
+  options.draft.shadow = true;
+  EXPECT_FALSE(options.Validate().ok());
+}
+
 TEST(DraftTrainingTest, AHeadThatIsNotFiniteIsSkippedAlone) {
   TrainerOptions options = OptionsWith(true);
   options.draft.learning_rate = 1e30;  // the first update makes the head overflow

@@ -51,7 +51,8 @@ std::string DescribeDrafts(const v1::EngineStatusResponse& s) {
   std::string text;
   for (const v1::DrafterStatus& drafter : s.drafters()) {
     if (drafter.drafted() == 0) continue;
-    text += fmt::format(", {} {}/{} drafts accepted", drafter.name(), drafter.accepted(), drafter.drafted());
+    const char* how = drafter.name() == "shadow" ? "would be accepted" : "accepted";
+    text += fmt::format(", {} {}/{} drafts {}", drafter.name(), drafter.accepted(), drafter.drafted(), how);
   }
   if (text.empty() || s.sampling_passes() == 0) return text;
   return text + fmt::format(", {:.2f} tokens per pass",
