@@ -2,9 +2,11 @@
 //
 //   cmake --preset release -DINGOT_BUILD_BENCHMARKS=ON && ninja -C build/release draft_step_bench
 //   build/release/benchmarks/draft_step_bench [rounds=5] [hidden size=512] [layers=8] [vocabulary=32768] [threads=1]
+//     [draft.rows_per_step=8192]
 //
 // Trains two random fp32 policies on the same batches, one of them with a draft head with default options. Their steps
-// are interleaved. A batch has 2 groups of 4 episodes with a shared prompt of 256 tokens, and 256 sampled tokens each.
+// are interleaved. A batch has 2 groups of 4 episodes with a shared prompt of 256 tokens, and 256 sampled tokens each,
+// 2,048 in total. Fewer rows per step than that show the share in a larger batch, of which the head learns from a part.
 // Prints the medians and ranges of the steps' times, and the head's share, and exits with 1 if the policies' parameters
 // differ in a bit. Not measured: bf16, CUDA, publishing the head.
 #include <ATen/TensorOperators.h>
@@ -128,6 +130,7 @@ int main(int argc, char** argv) {
     options.optimizer.learning_rate = 1e-4;
     options.threads = static_cast<int>(Argument(argc, argv, 5, 1));
     options.draft.enabled = draft;
+    options.draft.rows_per_step = Argument(argc, argv, 6, 8192);
     auto made = trainer::Trainer::Create(options, config, parameters);
     if (!made.ok()) return std::printf("%s\n", made.status().ToString().c_str()), 1;
     ways[draft ? 1 : 0].trainer = *std::move(made);
