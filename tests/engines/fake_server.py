@@ -1,16 +1,21 @@
 #!/usr/bin/env python3
-"""A server that speaks vLLM's or SGLang's dialect, for tests: fake_server.py --dialect D --port N [--model DIR] [--vocab N].
+"""A server that speaks vLLM's or SGLang's dialect, for tests: fake_server.py --dialect D --port N [--model DIR] [--vocab N]
+[--known N] [--log FILE].
 
 Its model's log-probs depend on the loaded weights and the position alone, so that a test knows which weights drew a token:
 logprob_of(seed, position), where the seed is made of the model's file. Ids are random, or those that POST /fake/script
-names. POST /fake/faults takes a JSON object of faults; each holds until it is set again:
+names: "ids" for all prompts, or "by_prompt" for the ids of a prompt, joined by spaces. Random ids are below --vocab. As the real
+servers do, it rejects biases of ids outside its vocabulary, whose size is --known, or that in the model's config.json, or --vocab. With
+--log, it writes each label to FILE with the seed of the weights. POST /fake/faults takes a JSON object of faults; each holds until it is
+set again:
 
   load          N: the next N loads fail, and leave the weights torn (a seed of their own)
   keep          what stays of the earlier weights after a load that answers 200 and is labeled anew: "all"; "head" or
                 "tensor": a part of them, which moves log-probs by a little; "half": half of the numbers; "cast": nothing,
-                but the new weights are rounded; "adapter": another adapter is added
+                but the new weights are rounded; "quantized": the same, to few bits; "adapter": another adapter is added
+  names         text: each load fails with this message, and leaves the weights as they were
   keep_loads    N: the next N loads do so, of adapters too, which keep parts of the adapter that was loaded before
-  load_ms, score_ms   N: time per load, and per scored prompt
+  load_ms, score_ms   N: time per load, during which the weights are torn, and per scored prompt
   prefix        true: sampled ids use the KV cache of the first weights that saw the prompt, whatever the salt;
                 "salted": of those that saw it with the same salt
   pause, resume, label   N: the next N such calls answer 500
@@ -29,9 +34,11 @@ names. POST /fake/faults takes a JSON object of faults; each holds until it is s
   big           N: an event has N bytes
   outside       true: ids are outside the vocabulary
   slow_ms       N: time per token
+  burst         N: an event has up to N tokens
   processed     whether log-probs are those after the temperature; at first, as the real server's are
   logits        true: alternatives have logits in place of log-probs
   refuse        true: requests get a 400 that repeats their key
+  no_bias       "ignored" or "rejected": what happens to biases
   cumulative, overlap   true: SGLang runs without --incremental-streaming-output, or with the overlap scheduler
 
 As vLLM 0.32.0 for CPUs does, it exits when it scores given ids under an adapter while other requests run.
@@ -63,7 +70,8 @@ def logprob_of(seed, position):
 
 
 # How much of the log-probs is the earlier weights', and what is added.
-KEPT = {"all": (1, 0), "head": (0.3, 0), "tensor": (0.02, 0), "half": (0.5, 0), "cast": (0, 0.004), "adapter": (0, -0.05)}
+KEPT = {"all": (1, 0), "head": (0.3, 0), "tensor": (0.02, 0), "half": (0.5, 0), "cast": (0, 0.004), "quantized": (0, 0.03),
+        "adapter": (0, -0.05)}
 
 
 def seed_of(model_dir):
@@ -73,12 +81,20 @@ def seed_of(model_dir):
     return int(data) if data.isdigit() else int.from_bytes(hashlib.sha256(data).digest()[:4], "big")
 
 
+def known_in(model_dir):
+    """The vocabulary's size of a model folder, 0 if it does not say."""
+    config = pathlib.Path(model_dir or "/nowhere", "config.json")
+    return json.loads(config.read_text()).get("vocab_size", 0) if config.exists() else 0
+
+
 class World:
     def __init__(self, args):
         self.vocab, self.context = args.vocab, args.context
+        self.known = args.known or known_in(args.model) or args.vocab
         self.lock = threading.Condition()
         self.seed, self.label = seed_of(args.model) if args.model else 0, "default"
-        self.paused, self.script = False, []
+        self.paused, self.script, self.scripts = False, [], {}
+        self.log = args.log
         self.faults = {"processed": args.dialect == "sglang"} | args.faults
         self.running, self.count, self.aborted, self.calls = {}, 0, 0, []
         self.overlap = 0  # tokens drawn while the weights were torn
@@ -104,6 +120,11 @@ class World:
             added *= 1 if position % 2 else -1
         return min(-1e-6, (1 - share) * new + share * old + added)
 
+    def write_log(self, entry):
+        if self.log:
+            with open(self.log, "a", encoding="utf-8") as file:
+                file.write(json.dumps(entry) + "\n")
+
     def fault(self, name):
         """A fault that holds, or one more of those that are counted."""
         with self.lock:
@@ -122,6 +143,7 @@ class Ask:
         self.ids, self.salt, self.adapter, self.tops, self.stream, self.scored_from = ids, salt, adapter, tops, stream, scored_from
         self.most, self.stops, self.heat = most, params.get("stop_token_ids", []), params["temperature"]
         self.masked = any(key in params for key in ("structured_outputs", "structural_tag"))
+        self.bias = {int(id): value for id, value in params.get("logit_bias", {}).items()}
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -151,7 +173,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.path == "/fake/state":
             with world.lock:
                 self.answer(200, {"running": len(world.running), "count": world.count, "aborted": world.aborted, "seed": world.seed,
-                                  "label": world.label, "paused": world.paused, "calls": world.calls,
+                                  "label": world.label, "paused": world.paused, "torn": world.seed == TORN, "calls": world.calls,
                                   "overlap": world.overlap, "adapters": world.adapters, "torn_from": world.torn_from})
         elif not self.get(self.path):
             self.answer(404, {"detail": "Not Found"})
@@ -162,7 +184,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             with world.lock:
                 world.faults.update(body)
         elif path == "/fake/script":
-            world.script = body["ids"]
+            world.script, world.scripts = body.get("ids", []), body.get("by_prompt", {})
         elif path == "/fake/label":
             world.label = body["label"]
         elif not self.post(path, body):
@@ -212,6 +234,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.world.fault("label"):
             return self.answer(500, {"error": "label"})
         self.world.label = label
+        self.world.write_log({"label": label, "seed": self.world.seed})
         return self.answer(200, {"success": True})
 
     def load(self, path):
@@ -221,14 +244,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
             with world.lock:
                 world.seed = TORN
             return "the load failed halfway"
+        if world.faults.get("names"):
+            return world.faults["names"]
         try:
             seed = seed_of(path)
         except (OSError, ValueError) as error:
             return f"cannot read {path}: {error}"
+        with world.lock:
+            before, world.seed = world.seed, TORN
         time.sleep(world.faults.get("load_ms", 0) / 1000)
         kept = world.faults.get("keep") if world.fault("keep_loads") else None
         with world.lock:
-            world.earlier = world.seed if world.kept is None else world.earlier
+            world.earlier = before if world.kept is None else world.earlier
             world.kept, world.seed = kept, seed
         return ""
 
@@ -255,6 +282,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.unknown_adapter(ask)
         if world.fault("refuse"):
             return self.refuse(f"refused {self.headers.get('Authorization')}")
+        if ask.bias and world.faults.get("no_bias") == "rejected":
+            return self.refuse("logit_bias is not supported")
+        if any(id >= world.known for id in ask.bias) and not world.faults.get("no_bias"):
+            return self.refuse(f"logit_bias contains an id that is not in the vocabulary of {world.known}")
         if not ask.stream:
             return self.score(ask)
         with world.lock:
@@ -293,6 +324,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def stream(self, name, ask):
         world, drawn, spans = self.world, 0, []
         rng = random.Random(name)
+        script = world.scripts.get(" ".join(map(str, ask.ids)), world.script)
+        held, burst = [], 1  # ids and log-probs of the next event, and how many it gets
         while True:
             with world.lock:
                 while world.paused and world.running.get(name) == "run":
@@ -304,23 +337,28 @@ class Handler(http.server.BaseHTTPRequestHandler):
                     key = (tuple(ask.ids), ask.salt if world.faults["prefix"] == "salted" else None)
                     weights = world.prefixes.setdefault(key, weights)
             if state != "run" or (ask.most > 1 and world.fault("no_ids")):
-                return self.end_answer(name, "abort", None, None, spans, drawn)
+                if held:
+                    self.token(name, held, drawn, ask)
+                return self.end_answer(name, "abort", [], spans, drawn)
             if drawn and drawn == world.fault("cut"):
                 return None
             if world.fault("slow_ms"):
                 time.sleep(world.faults["slow_ms"] / 1000)
-            id = world.script[drawn % len(world.script)] if world.script else rng.randrange(world.vocab)
+            id = script[drawn % len(script)] if script else rng.randrange(world.vocab)
+            id = next((biased for biased, value in ask.bias.items() if value >= 100 and not world.faults.get("no_bias")), id)
             if world.fault("outside"):
-                id = world.vocab
-            logprob = self.reported(weights, len(ask.ids) + drawn, ask)
+                id = world.known
+            held.append((id, self.reported(weights, len(ask.ids) + drawn, ask)))
             if not spans or spans[-1]["version"] != label:
                 spans.append({"version": label, "start": drawn, "end": drawn})
             drawn += 1
             spans[-1]["end"] = drawn
             finish = "stop" if id in ask.stops else "length" if drawn >= ask.most else None
             if finish:
-                return self.end_answer(name, finish, id, logprob, spans, drawn, ask)
-            self.token(name, id, logprob, drawn, ask)
+                return self.end_answer(name, finish, held, spans, drawn, ask)
+            if len(held) >= burst:
+                self.token(name, held, drawn, ask)
+                held, burst = [], rng.randint(1, world.fault("burst") or 1)
 
     def reported(self, weights, position, ask):
         """The log-prob of a drawn token: a number, "nan", "missing", or "short"."""
@@ -335,7 +373,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         first = 12.0 if self.world.fault("logits") else -2.0
         return [(i, (first - i) / (heat or 1)) for i in range(ask.tops)]
 
-    def end_answer(self, name, reason, id, logprob, spans, drawn, ask=None):
+    def end_answer(self, name, reason, tokens, spans, drawn, ask=None):
         world = self.world
         spans = [dict(span) for span in spans]
         if world.fault("foreign"):
@@ -346,7 +384,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         with world.lock:
             world.running.pop(name, None)
             world.lock.notify_all()
-        self.last(name, reason, id, logprob, None if world.fault("no_spans") else spans, drawn, ask)
+        self.last(name, reason, tokens, None if world.fault("no_spans") else spans, drawn, ask)
         self.wfile.write(b"data: [DONE]\n\n")
 
     def check_batch(self):
@@ -433,27 +471,25 @@ class Vllm(Handler):
     def refuse(self, message):
         self.answer(400, {"error": {"message": message}})
 
-    def content(self, id, logprob, ask):
-        if logprob == "short":
-            return []
-        value = {"nan": -9999.0, "missing": None}.get(logprob, logprob)  # vLLM writes the number for not a number
-        return [{"token_id": id, "logprob": value, "rank": 1,
-                 "top_logprobs": [{"token_id": i, "logprob": top, "rank": i + 1} for i, top in self.tops(ask)]}]
+    def content(self, tokens, ask):
+        values = {"nan": -9999.0, "missing": None}  # vLLM writes the number for not a number
+        return [{"token_id": id, "logprob": values.get(logprob, logprob), "rank": 1,
+                 "top_logprobs": [{"token_id": i, "logprob": top, "rank": i + 1} for i, top in self.tops(ask)]}
+                for id, logprob in tokens if logprob != "short"]
 
     def choice(self, name, ids, finish, content, spans):
         return {"request_id": name, "choices": [{"index": 0, "token_ids": ids, "finish_reason": finish,
                                                  "logprobs": {"content": content}, "weight_versions": spans}]}
 
-    def token(self, name, id, logprob, drawn, ask):
-        self.event(self.choice(name, [id], None, self.content(id, logprob, ask), None))
+    def token(self, name, tokens, drawn, ask):
+        self.event(self.choice(name, [id for id, _ in tokens], None, self.content(tokens, ask), None))
 
-    def last(self, name, reason, id, logprob, spans, drawn, ask):
-        ids = [] if id is None else [id]
-        self.event(self.choice(name, ids, reason, self.content(id, logprob, ask) if ids else [], spans))
+    def last(self, name, reason, tokens, spans, drawn, ask):
+        self.event(self.choice(name, [id for id, _ in tokens], reason, self.content(tokens, ask), spans))
 
     def scored(self, ask, scores, logprob, spans):
         listed = [None] + [{str(id): {"logprob": value, "rank": 1}} for id, value in scores[1:]]
-        self.answer(200, self.choice("s", [0], "length", self.content(0, logprob, ask), spans) | {"prompt_logprobs": listed})
+        self.answer(200, self.choice("s", [0], "length", self.content([(0, logprob)], ask), spans) | {"prompt_logprobs": listed})
 
 
 # The keys of sampling_params that Ingot sends; SGLang rejects those that it does not know.
@@ -543,25 +579,24 @@ class Sglang(Handler):
         return {"id": name, "finish_reason": None, "completion_tokens": drawn, "output_token_logprobs": entries,
                 "output_top_logprobs": tops, "weight_version": self.world.label} | more
 
-    def entries(self, id, logprob):
-        if logprob == "short":
-            return []
-        return [[None if logprob in ("nan", "missing") else logprob, id, None]]
+    def entries(self, tokens):
+        return [[None if logprob in ("nan", "missing") else logprob, id, None] for id, logprob in tokens if logprob != "short"]
 
-    def token(self, name, id, logprob, drawn, ask):
-        self.event({"output_ids": [id], "meta_info": self.meta(name, drawn, self.entries(id, logprob), ask)})
+    def token(self, name, tokens, drawn, ask):
+        self.event({"output_ids": [id for id, _ in tokens], "meta_info": self.meta(name, drawn, self.entries(tokens), ask)})
 
-    def last(self, name, reason, id, logprob, spans, drawn, ask):
+    def last(self, name, reason, tokens, spans, drawn, ask):
         finish = {"type": reason, "message": "Abort in waiting queue"} if reason == "abort" else {"type": reason}
         more = {"finish_reason": finish} | ({} if spans is None else {"weight_versions": spans})
-        if id is None:  # it repeats an id, without its log-prob
+        if not tokens:  # it repeats an id, without its log-prob
             return self.event({"output_ids": [0] * min(drawn, 1), "meta_info": self.meta(name, drawn, [], None, **more)})
-        return self.event({"output_ids": [id], "meta_info": self.meta(name, drawn, self.entries(id, logprob), ask, **more)})
+        return self.event({"output_ids": [id for id, _ in tokens],
+                           "meta_info": self.meta(name, drawn, self.entries(tokens), ask, **more)})
 
     def scored(self, ask, scores, logprob, spans):
         chosen = scores[ask.scored_from:]
         listed = [[None if i == 0 else value, 0 if id == self.world.vocab - 1 else id, None] for i, (id, value) in enumerate(chosen)]
-        meta = self.meta("s", 1, self.entries(0, logprob), ask, finish_reason={"type": "length", "length": 1},
+        meta = self.meta("s", 1, self.entries([(0, logprob)]), ask, finish_reason={"type": "length", "length": 1},
                          weight_versions=spans, input_token_logprobs=listed)
         self.answer(200, {"output_ids": [0], "meta_info": meta})
 
@@ -577,6 +612,8 @@ def serve(words):
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--model", default="")
     parser.add_argument("--vocab", type=int, default=24)
+    parser.add_argument("--known", type=int, default=0)
+    parser.add_argument("--log", default="")
     parser.add_argument("--context", type=int, default=4096)
     parser.add_argument("--faults", type=json.loads, default={})
     args = parser.parse_args(words)

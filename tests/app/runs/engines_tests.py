@@ -3,6 +3,8 @@
 
 Its policy is random and its log-probs are made up, so these runs show that the roles work together, not that they learn.
 """
+import base64
+import collections
 import contextlib
 import fcntl
 import json
@@ -10,17 +12,29 @@ import os
 import pathlib
 import signal
 import subprocess
+import sys
 import time
+import urllib.request
 
 from ingot_runs import check, main, wait_for_rows, wait_until, write_asking_config
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "engines"))
+from fake_server import logprob_of  # noqa: E402
 
 STEPS = 6
 
 
-def settings(ingot, name, engine="vllm"):
-    program = pathlib.Path(ingot.source).resolve() / "tests/engines/fake_server.py"
-    words = ["FAKE=1", "/usr/bin/env", "python3", str(program), "--dialect", engine, "--port", "${port}", "--model", "${model}",
-             "--vocab", "200", "--context", "${context}"]
+def fake_server(ingot):
+    return ["python3", str(pathlib.Path(ingot.source).resolve() / "tests/engines/fake_server.py")]
+
+
+def label_log(ingot):
+    return pathlib.Path(ingot.folder, "labels.jsonl")
+
+
+def settings(ingot, name, engine="vllm", more=()):
+    words = ["FAKE=1", "/usr/bin/env", *fake_server(ingot), "--dialect", engine, "--port", "${port}", "--model", "${model}",
+             "--vocab", "200", "--context", "${context}", "--log", str(label_log(ingot)), *more]
     return {"run.name": name, "rollout.engine": engine, "rollout.external.command": json.dumps(words),
             "rollout.external.exchange": f"{ingot.folder}/exchange", "rollout.external.idle_health_s": 0.1,
             "rollout.external.verify": "false", "rollout.external.max_mismatch": 0,
@@ -51,6 +65,47 @@ def check_end(ingot, name):
     check(not left, f"folders with weights are left: {left}")
 
 
+def check_tokens(ingot, name):
+    """Each recorded token was drawn by the weights of the version that it names, which is no older than its group's."""
+    seeds = collections.defaultdict(set)
+    for line in label_log(ingot).read_text().splitlines():
+        entry = json.loads(line)
+        version, _, rest = entry["label"].partition("-")
+        if version.isdigit() and rest:
+            seeds[int(version)].add(entry["seed"])
+    check(seeds and all(len(found) == 1 for found in seeds.values()), f"versions have several weights: {dict(seeds)}")
+    least = {}
+    for record in ingot.journal(name):
+        if "admitted" in record:
+            admitted = record["admitted"]
+            least[admitted.get("groupId", "0")] = int(admitted.get("admittedVersion", 0))
+    tokens = 0
+    for line in ingot.inspect(name, "--json", "--limit", "0").splitlines():
+        tree = json.loads(line)
+        for call in tree.get("calls", ()):
+            position = int(call["contextTokens"])
+            for key in call.get("sampledKeys", ()):
+                segment = tree["segments"][base64.b64decode(key).hex()]
+                versions = [int(run.get("version", 0)) for run in segment["versions"] for _ in range(run["count"])]
+                for version, logprob in zip(versions, segment["logprobs"], strict=True):
+                    (seed,) = seeds[version]
+                    expected = logprob_of(seed, position)
+                    check(abs(logprob - expected) < 1e-5, f"a token of version {version} has {logprob} instead of {expected}")
+                    check(version >= least[tree["episode"]["ref"].get("groupId", "0")], f"version {version} drew a token of a later group")
+                    position += 1
+                    tokens += 1
+    check(tokens > 50, f"{tokens} tokens were recorded")
+
+
+def state_of(url):
+    with urllib.request.urlopen(f"{url}/fake/state", timeout=10) as answer:
+        return json.load(answer)
+
+
+def set_faults(url, **faults):
+    urllib.request.urlopen(urllib.request.Request(f"{url}/fake/faults", json.dumps(faults).encode()), timeout=10).close()
+
+
 def case_launch(ingot):
     """A launched run whose server is killed."""
     write_asking_config(ingot)
@@ -63,6 +118,7 @@ def case_launch(ingot):
     log = pathlib.Path(ingot.folder, "launched/logs/rollout-0.log").read_text()
     check("lost" in log or "cannot be used" in log, f"the role did not notice: {log[-2000:]}")
     check_end(ingot, "launched")
+    check_tokens(ingot, "launched")
 
 
 def case_train(ingot):
@@ -72,6 +128,7 @@ def case_train(ingot):
     check(code == 0, f"exit code {code}: {output}")
     check("whose control routes run any method" in output, f"agents can reach the server, and nobody says so: {output}")
     check_end(ingot, "trained")
+    check_tokens(ingot, "trained")
 
 
 def case_no_server(ingot):
@@ -88,6 +145,110 @@ def case_refused(ingot):
     check(code != 0 and "trial load" in output, f"exit code {code}: {output}")
     check(not pathlib.Path(ingot.folder, "refused/metrics.jsonl").exists() or
           not [row for row in ingot.metrics("refused") if "reward/mean" in row], "a step was trained")
+
+
+def url_of(process_id):
+    words = pathlib.Path(f"/proc/{process_id}/cmdline").read_bytes().decode().split("\0")
+    return f"http://127.0.0.1:{words[words.index('--port') + 1]}"
+
+
+def case_kills(ingot, kills=20):
+    """A launched run whose server is killed while it loads weights, again and again."""
+    write_asking_config(ingot)
+    steps = kills + 3
+    launch = ingot.start("launch", {**settings(ingot, "killed"), "scheduler.total_steps": steps})
+    last, killed_at = None, -1
+
+    def next_server():
+        found = [process for process in servers(ingot) if process != last]
+        return found[0] if found else None
+
+    def newest(url):
+        """The version that the server runs, -1 if it has none or is not there."""
+        with contextlib.suppress(OSError, ValueError):
+            state = state_of(url)
+            return int(state["label"].split("-")[0]) if not state["paused"] and state["label"][0].isdigit() else -1
+        return -1
+
+    def loads(url):
+        with contextlib.suppress(OSError, ValueError):
+            state = state_of(url)
+            return state["paused"] and state["torn"]
+        return False
+
+    for _ in range(kills):
+        wait_until(next_server, "a server", launch)
+        server = next_server()
+        url = url_of(server)
+
+        wait_until(lambda: newest(url) > killed_at, "a later version", launch)
+        killed_at = newest(url)
+        set_faults(url, load_ms=1000)
+        wait_until(lambda: loads(url), "a load", launch)
+        os.kill(server, signal.SIGKILL)
+        last = server
+    output, _ = launch.communicate(timeout=1500)
+    check(launch.returncode == 0, f"exit code {launch.returncode}: {output}")
+    rows = [row for row in ingot.metrics("killed") if "reward/mean" in row]
+    check([row["step"] for row in rows] == list(range(steps)), f"steps in metrics.jsonl: {[row['step'] for row in rows]}")
+    check_tokens(ingot, "killed")
+
+
+class Worker:
+    """A server of a fleet, which is restarted at its address."""
+
+    def __init__(self, ingot):
+        # It has no model at first, so nobody can ask it for a vocabulary.
+        self.words = [*fake_server(ingot), "--vocab", "200", "--faults", '{"no_bias": "ignored"}', "--log", str(label_log(ingot))]
+        self.port, self.process = 0, None
+
+    def start(self):
+        self.process = subprocess.Popen([*self.words, "--port", str(self.port)], stdout=subprocess.PIPE, text=True)
+        self.port = int(self.process.stdout.readline().rsplit(":", 1)[1])
+        return self
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.port}"
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+def case_fleet(ingot, rounds=4):
+    """A launched run on two servers behind a round-robin load balancer: in turn, one dies at an update and joins again."""
+    write_asking_config(ingot)
+    steps = 2 * rounds + 2
+    workers = [Worker(ingot).start() for _ in range(2)]
+    front = subprocess.Popen([*fake_server(ingot), "--front", *[worker.url for worker in workers]], stdout=subprocess.PIPE, text=True)
+    try:
+        url = front.stdout.readline().split()[-1]
+        launch = ingot.start("launch", {
+            **settings(ingot, "fleet"), "rollout.external.command": "[]", "rollout.external.url": url,
+            "rollout.external.workers": json.dumps([worker.url for worker in workers]), "scheduler.total_steps": steps})
+
+        def newest(worker):
+            label = state_of(worker.url)["label"]
+            return int(label.split("-")[0]) if label[0].isdigit() else -1
+
+        for turn in range(rounds):
+            worker, other = workers[turn % 2], workers[1 - turn % 2]
+            wait_until(lambda: newest(worker) >= 0 and newest(other) >= 0, "both workers with weights", launch)
+            before = newest(other)
+            set_faults(worker.url, load_ms=1000)
+            wait_until(lambda: state_of(worker.url)["torn"], "a load", launch)
+            worker.kill()
+            wait_until(lambda: newest(other) > before + 1, "steps on the other worker", launch)
+            worker.start()
+        output, _ = launch.communicate(timeout=900)
+    finally:
+        for process in (front, *[worker.process for worker in workers]):
+            process.kill()
+    check(launch.returncode == 0, f"exit code {launch.returncode}: {output}")
+    rows = [row for row in ingot.metrics("fleet") if "reward/mean" in row]
+    check([row["step"] for row in rows] == list(range(steps)), f"steps in metrics.jsonl: {[row['step'] for row in rows]}")
+    check_tokens(ingot, "fleet")
 
 
 def case_mismatch(ingot):
@@ -175,4 +336,4 @@ def case_check(ingot):
 
 
 if __name__ == "__main__":
-    main(case_launch, case_train, case_no_server, case_refused, case_mismatch, case_adapters, case_full, case_check)
+    main(case_launch, case_train, case_no_server, case_refused, case_kills, case_fleet, case_mismatch, case_adapters, case_full, case_check)
