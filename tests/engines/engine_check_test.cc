@@ -30,10 +30,11 @@ struct Checked {
     if (updates) write = [this](const auto& version) { return folder->Write(version); };
     return CheckEngine({.api = *api,
                         .control = control,
-                        .model = {.vocab_size = kVocab, .context_length = 300, .eos_ids = {}},
+                        .model = {.vocab_size = kVocab, .context_length = 300, .eos_ids = {23}},
                         .reference = reference,
                         .snapshot = snapshot,
-                        .write = write});
+                        .write = write,
+                        .tokenizer = tokenizer});
   }
   // Returns the finding whose question contains the words.
   Finding Of(const std::string& question, bool updates = false) {
@@ -54,6 +55,7 @@ struct Checked {
   const std::unique_ptr<EngineApi> api = NewEngineApi(Kind());
   ServerControl control{*api, ""};
   SeededReference reference;
+  std::shared_ptr<const text::Tokenizer> tokenizer;
   const std::unique_ptr<ExchangeFolder> folder;
 };
 
@@ -112,6 +114,30 @@ TEST_P(EngineChecks, FindsIgnoredKeysAndSeeds) {
   // vLLM ignores them.
   EXPECT_EQ(checked.Of("unknown sampling keys").verdict, IsVllm() ? Verdict::kWrong : Verdict::kRight);
   EXPECT_EQ(checked.Of("seeds").verdict, Verdict::kWrong);
+}
+
+TEST_P(EngineChecks, FindsGrammarsThatAreIgnored) {
+  Checked checked;
+  EXPECT_EQ(checked.Of("grammars").text, "a regex was accepted") << "without a tokenizer, answers are ids";
+  std::vector<std::string> pieces;
+  for (int i = 0; i < kVocab; ++i) pieces.push_back(std::string(1, static_cast<char>('a' + i)));
+  checked.tokenizer = std::make_shared<rollout::PieceTokenizer>(pieces);
+  const Finding ignored = checked.Of("grammars");
+  EXPECT_EQ(ignored.verdict, Verdict::kWrong);
+  EXPECT_THAT(ignored.text, HasSubstr("does not follow"));
+  checked.server.Post("/fake/script", base::json::object{{"ids", base::json::array{0, 1, 0, 23}}});
+  EXPECT_EQ(checked.Of("grammars").verdict, Verdict::kRight);
+}
+
+TEST_P(EngineChecks, FindsAnotherVocabulary) {
+  Checked checked;
+  checked.server.Kill();
+  const FakeServer other(0, "--known 20");
+  checked.control.set_url(other.url());
+  const auto findings = checked.Run();
+  ASSERT_EQ(findings.status(), absl::OkStatus());
+  EXPECT_FALSE(CanSample(*findings));
+  EXPECT_THAT(findings->at(0).text, HasSubstr("a vocabulary of 24 ids"));
 }
 
 TEST_P(EngineChecks, ReportsMissingParts) {

@@ -53,51 +53,6 @@ struct Fleet {
   std::optional<Rig> rig;
 };
 
-// Asks for answers until it is stopped, each of at least the version that was live before it was asked for.
-class Load {
- public:
-  explicit Load(ExternalEngine& engine) {
-    for (int i = 0; i < 4; ++i) threads_.emplace_back([this, &engine] { Run(engine); });
-  }
-  ~Load() { Stop(); }
-  void Stop() {
-    stopped_ = true;
-    for (std::thread& thread : threads_) {
-      if (thread.joinable()) thread.join();
-    }
-  }
-  int good() const { return good_; }
-  // Waits for more answers than there are now.
-  void AwaitMore(int more) {
-    const int now = good_;
-    EXPECT_TRUE(Await([&] { return good_ >= now + more; }));
-  }
-
- private:
-  void Run(ExternalEngine& engine) {
-    while (!stopped_) {
-      const int64_t least = std::max<int64_t>(*engine.LiveVersion(), 0);
-      v1::GenerateRequest ask = Ask(12);
-      ask.set_min_version(least);
-      Collect answer;
-      const auto request = engine.Generate(ask, answer.OnChunk());
-      const absl::Status end = answer.Wait();
-      if (!end.ok()) {
-        EXPECT_TRUE(absl::IsUnavailable(end)) << end;
-        std::this_thread::sleep_for(std::chrono::milliseconds(absl::IsUnavailable(end) ? 5 : 1000));
-        continue;
-      }
-      CheckAnswer(answer, 3, SeedOf);
-      for (const v1::VersionRun& run : answer.last.answer_versions()) EXPECT_GE(run.version(), least);
-      ++good_;
-    }
-  }
-
-  std::atomic<bool> stopped_{false};
-  std::atomic<int> good_{0};
-  std::vector<std::thread> threads_;
-};
-
 TEST_P(Fleets, EachWorkerHasTheVersionsAndServesRequests) {
   Fleet fleet;
   ASSERT_EQ(fleet.Share(1), absl::OkStatus());

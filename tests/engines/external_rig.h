@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -37,9 +40,16 @@ inline std::string KindName(const ::testing::TestParamInfo<EngineKind>& info) {
 }
 inline const auto kEachServer = ::testing::Values(EngineKind::kVllm, EngineKind::kSglang);
 
+// The ids of the rig's model. By default, its 24 ids decode to 'a' to 'x', and the last one ends a turn.
+struct Ids {
+  int32_t count = kVocab;
+  std::vector<int32_t> ends = {23};
+  std::shared_ptr<const text::Tokenizer> tokenizer = nullptr;
+};
+
 struct Rig {
   explicit Rig(ExternalOptions external = {}, rollout::EngineOptions options = Options(), std::string url = "",
-               bool adapters = false, ExchangeFolder::WriteModel write = WriteSeed) {
+               bool adapters = false, ExchangeFolder::WriteModel write = WriteSeed, const Ids& ids = {}) {
     if (!url.empty()) external.url = url;
     external.idle_health_s = 0.02;
     external.exchange = ExchangeRoot();
@@ -47,13 +57,13 @@ struct Rig {
     for (int i = 0; i < kVocab; ++i) pieces.push_back(std::string(1, static_cast<char>('a' + i)));
     ExternalEngine::Parts parts;
     parts.api = NewEngineApi(Kind());
-    parts.model = {.vocab_size = kVocab, .context_length = 200, .eos_ids = {23}};
+    parts.model = {.vocab_size = ids.count, .context_length = options.context_length, .eos_ids = ids.ends};
     parts.max_weight_bytes = 1 << 20;
-    parts.tokenizer = std::make_shared<rollout::PieceTokenizer>(pieces);
+    parts.tokenizer = ids.tokenizer != nullptr ? ids.tokenizer : std::make_shared<rollout::PieceTokenizer>(pieces);
     parts.exchange = *ExchangeFolder::Open(external.exchange, "test", std::move(write));
     parts.start_model = adapters ? nullptr : Seeded(0, 7);
     parts.adapters = adapters;
-    parts.reference = std::make_unique<SeededReference>();
+    parts.reference = std::make_unique<SeededReference>(ids.count);
     parts.key = kKey;
     parts.log_path = ::testing::TempDir() + "fake-server.log";
     engine = *ExternalEngine::Create(options, external, std::move(parts));
@@ -102,5 +112,51 @@ inline void CheckAnswer(const rollout::Collect& answer, int prompt,
 }
 
 inline uint64_t SeedOf(int64_t version) { return 100 + static_cast<uint64_t>(version); }
+
+// Asks for answers until it is stopped, each of at least the version that was live before it was asked for, and checks
+// that each token is of the version which the answer names.
+class Load {
+ public:
+  explicit Load(ExternalEngine& engine) {
+    for (int i = 0; i < 4; ++i) threads_.emplace_back([this, &engine] { Run(engine); });
+  }
+  ~Load() { Stop(); }
+  void Stop() {
+    stopped_ = true;
+    for (std::thread& thread : threads_) {
+      if (thread.joinable()) thread.join();
+    }
+  }
+  int good() const { return good_; }
+  // Waits for more answers than there are now.
+  void AwaitMore(int more) {
+    const int now = good_;
+    EXPECT_TRUE(Await([&] { return good_ >= now + more; }));
+  }
+
+ private:
+  void Run(ExternalEngine& engine) {
+    while (!stopped_) {
+      const int64_t least = std::max<int64_t>(*engine.LiveVersion(), 0);
+      v1::GenerateRequest ask = Ask(12);
+      ask.set_min_version(least);
+      rollout::Collect answer;
+      const auto request = engine.Generate(ask, answer.OnChunk());
+      const absl::Status end = answer.Wait();
+      if (!end.ok()) {
+        EXPECT_TRUE(absl::IsUnavailable(end)) << end;
+        std::this_thread::sleep_for(std::chrono::milliseconds(absl::IsUnavailable(end) ? 5 : 1000));
+        continue;
+      }
+      CheckAnswer(answer, 3, SeedOf);
+      for (const v1::VersionRun& run : answer.last.answer_versions()) EXPECT_GE(run.version(), least);
+      ++good_;
+    }
+  }
+
+  std::atomic<bool> stopped_{false};
+  std::atomic<int> good_{0};
+  std::vector<std::thread> threads_;
+};
 
 }  // namespace ingot::engines::testing

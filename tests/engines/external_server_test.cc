@@ -121,6 +121,32 @@ TEST_P(ExternalServer, NamesAShorterContext) {
       ::testing::AllOf(::testing::HasSubstr("150"), ::testing::HasSubstr(NewEngineApi(Kind())->flags().context)));
 }
 
+// Its ids would mean other text, or have no row in the run's model.
+TEST_P(ExternalServer, NamesAnotherVocabularyBeforeWeightsAreLoaded) {
+  for (const char* words : {"--known 20", "--known 25", "--vocab 300"}) {
+    FakeServer server(0, words);
+    Rig rig({}, Options(), server.url());
+    Collect answer;
+    const auto request = rig.engine->Generate(Ask(5), answer.OnChunk());
+    ASSERT_TRUE(Await([&] { return !rig.engine->fault().ok(); })) << words;
+    EXPECT_THAT(std::string(rig.engine->fault().message()),
+                ::testing::AllOf(::testing::HasSubstr(server.url()), ::testing::HasSubstr("a vocabulary of 24 ids")));
+    EXPECT_FALSE(answer.Wait().ok());
+    EXPECT_FALSE(rig.Share(1, 101).ok());
+    EXPECT_EQ(server.State("seed"), 0);
+  }
+}
+
+// Then the log-probs decide.
+TEST_P(ExternalServer, AcceptsAServerWhoseBiasesTellNothing) {
+  for (const char* biases : {"ignored", "rejected"}) {
+    FakeServer server;
+    server.Fault("no_bias", biases);
+    Rig rig({}, Options(), server.url());
+    EXPECT_EQ(rig.Share(1, 101).status(), absl::OkStatus()) << biases;
+  }
+}
+
 TEST_P(ExternalServer, EndsRequestsOfAServerThatHangs) {
   Served served;
   served.server.Fault("slow_ms", 5);

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -64,6 +65,7 @@ inline float LogprobOf(uint64_t seed, int64_t position) {
 // What a fake server with the snapshot's weights reports.
 class SeededReference final : public WeightReference {
  public:
+  explicit SeededReference(int32_t vocab = kVocab) : vocab_(vocab) {}
   absl::StatusOr<std::vector<PromptScores>> Score(const std::shared_ptr<const weights::Snapshot>& snapshot,
                                                   const std::vector<std::vector<int32_t>>& prompts) override {
     std::vector<PromptScores> all;
@@ -71,7 +73,7 @@ class SeededReference final : public WeightReference {
       PromptScores& scores = all.emplace_back();
       const auto size = static_cast<int64_t>(prompt.size());
       for (int64_t i = 1; i < size; ++i) scores.logprobs.push_back(LogprobOf(SeedIn(*snapshot), i));
-      scores.next.assign(kVocab, LogprobOf(SeedIn(*snapshot), size));
+      scores.next.assign(static_cast<size_t>(vocab_), LogprobOf(SeedIn(*snapshot), size));
     }
     return all;
   }
@@ -80,6 +82,9 @@ class SeededReference final : public WeightReference {
     const uint32_t other = SeedIn(*snapshot) + 500000;
     return snapshot->size() > 1 ? Adapted(snapshot->version(), other) : Seeded(snapshot->version(), other);
   }
+
+ private:
+  const int32_t vocab_;
 };
 
 inline std::string FakeProgram() { return std::string(INGOT_SOURCE_DIR) + "/tests/engines/fake_server.py"; }
@@ -161,9 +166,13 @@ class FakeServer {
     http::Client client;
     (void)client.Send({.url = url + path, .method = "POST", .body = text});
   }
-  static base::json::value StateOf(const std::string& url) {
+  static base::json::value StateOf(const std::string& url) { return *TryStateOf(url); }
+  // Returns nullopt if the server is gone.
+  static std::optional<base::json::value> TryStateOf(const std::string& url) {
     http::Client client;
-    return *base::ParseJson(client.Send({.url = url + "/fake/state"})->body);
+    const absl::StatusOr<http::Answer> answer = client.Send({.url = url + "/fake/state"});
+    if (!answer.ok()) return std::nullopt;
+    return *base::ParseJson(answer->body);
   }
 
  private:

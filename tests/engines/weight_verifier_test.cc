@@ -100,6 +100,60 @@ TEST_P(WeightVerification, TriesOtherWeightsBeforeTheFirstVersion) {
   }
 }
 
+// Such as a server with fused or quantized weights, whose loader does not know Ingot's tensors.
+TEST_P(WeightVerification, ALoaderThatRejectsTheTensorsIsNamedWithItsReason) {
+  constexpr char kReason[] = "KeyError: 'model.layers.0.mlp.experts.w13_blocks'";
+  FakeServer server;
+  server.Fault("names", kReason);
+  Rig rig({.start_s = 1}, Options(), server.url());
+  Collect answer;
+  const auto request = rig.engine->Generate(Ask(5), answer.OnChunk());
+  const absl::Status shared = rig.Share(1, 101).status();
+  EXPECT_TRUE(absl::IsUnavailable(shared)) << shared;
+  EXPECT_THAT(std::string(shared.message()), ::testing::AllOf(HasSubstr(server.url()), HasSubstr("w13_blocks")));
+  EXPECT_FALSE(answer.Wait().ok());
+  EXPECT_TRUE(Await([&] {
+    (void)rig.Share(1, 101);  // as the publisher does
+    return !rig.engine->fault().ok();
+  }));
+  EXPECT_THAT(std::string(rig.engine->fault().message()),
+              ::testing::AllOf(HasSubstr("without success"), HasSubstr("w13_blocks")));
+  EXPECT_TRUE(answer.ids.empty());
+}
+
+TEST_P(WeightVerification, ALoaderThatRejectsALaterVersionRecordsNothingOfIt) {
+  Served served;
+  served.server.Fault("slow_ms", 2);
+  Collect running, next;
+  const auto request = served.rig.engine->Generate(Ask(190), running.OnChunk());
+  running.WaitForTokens(2);
+  served.server.Fault("names", "ValueError: There is no module or parameter named 'lm_head.weight_packed'");
+  const absl::Status shared = served.rig.Share(2, 102).status();
+  EXPECT_THAT(std::string(shared.message()), ::testing::AllOf(HasSubstr("version 2"), HasSubstr("weight_packed")));
+  EXPECT_TRUE(absl::IsUnavailable(running.Wait()));
+  EXPECT_EQ(*served.rig.engine->LiveVersion(), -1);
+  served.server.Fault("names", false);
+  ASSERT_TRUE(Await([&] { return *served.rig.engine->LiveVersion() == 1; }));
+  const auto again = served.rig.engine->Generate(Ask(5), next.OnChunk());
+  ASSERT_EQ(next.Wait(), absl::OkStatus());
+  CheckAnswer(next, 3, SeedOf);
+}
+
+TEST_P(WeightVerification, AQuantizedServerIsRefusedUnlessItsBoundAllowsIt) {
+  for (const double bound : {0.0, 0.05}) {
+    FakeServer server;
+    server.Post("/fake/faults", base::json::object{{"keep", "quantized"}, {"keep_loads", 1000000}});
+    Rig rig({.verify_bound = bound}, Options(), server.url());
+    EXPECT_EQ(rig.Share(1, 101).ok(), bound > 0);
+    if (bound == 0) {
+      EXPECT_THAT(std::string(rig.engine->fault().message()), HasSubstr("without quantization"));
+      continue;
+    }
+    EXPECT_NEAR(rig.engine->Status()->servers(0).verify_diff_mean(), 0.03, 0.003);
+    EXPECT_EQ(rig.Share(2, 102).status(), absl::OkStatus());
+  }
+}
+
 TEST_P(WeightVerification, IsOffIfAsked) {
   Served served({.verify = false});
   served.server.Fault("keep", "half");

@@ -39,7 +39,7 @@ GATEWAY_VALUES = ("gateway/echoed_ids.h", "gateway/json_limit.h", "gateway/part_
 
 # What every rollout engine implements and obeys, whoever wrote it.
 ROLLOUT_VALUES = tuple(f"rollout/{name}.h" for name in (
-    "client", "served_engine", "engine/chunk_gate", "engine/request_check", "sampling/repetition_watch", "sampling/stop_matcher"))
+    "client", "served_engine", "engine/chunk_gate", "engine/request_check", "sampling/constraint", "sampling/repetition_watch", "sampling/stop_matcher"))
 
 # The rows of docs/internals/architecture.md. gRPC and generated services stand only in files whose name says so (see GRPC_FILES).
 TABLE = {
@@ -60,7 +60,7 @@ TABLE = {
     "dataset": BASE + ("tree", "text", "proto", "toml"),
     "datapool": BASE + ("tree", "proto", "rocksdb", "libpq"),
     "rollout": BASE + ("kv", "model", "weights", "kernels", "kernels/torch", "text", "grammar", "proto", "torch"),
-    "engines": BASE + ("weights", "text", "sandbox", "proto", "http/client.h", "http/streams.h") + ROLLOUT_VALUES,
+    "engines": BASE + ("weights", "text", "grammar", "sandbox", "proto", "http/client.h", "http/streams.h") + ROLLOUT_VALUES,
     "reward": BASE + ("tree", "text", "sandbox", "proto", "datapool/client.h", "re2", "multiprecision"),
     "scheduler": BASE + ("tree", "proto", "datapool/client.h"),
     "gateway": BASE + ("gateway/api", "gateway/prompt", "tree", "text", "proto", "rollout/client.h", "datapool/client.h", "http", "openssl"),

@@ -16,9 +16,11 @@ constexpr size_t kMostBody = 16 << 20;  // maximum size of a response that is no
 }  // namespace
 
 ExternalCall::ExternalCall(const Engine& engine, v1::GenerateRequest request, AnswerReader reader,
-                           std::shared_ptr<rollout::ChunkGate> gate, nanoseconds deadline)
+                           std::shared_ptr<const AnswerGrammar> grammar, std::shared_ptr<rollout::ChunkGate> gate,
+                           nanoseconds deadline)
     : engine_(engine),
       request_(std::move(request)),
+      grammar_(std::move(grammar)),
       gate_(std::move(gate)),
       deadline_(deadline),
       arrived_(engine.clock.Now()),
@@ -106,6 +108,7 @@ absl::Status ExternalCall::Gather(const AnswerEvent& event) {
 absl::Status ExternalCall::Score() {
   const bool natural = whole_->finish == ServerFinish::kStop || whole_->finish == ServerFinish::kLength;
   if (!natural || whole_->ids.empty()) return TakeEvent(*whole_);  // which rejects it
+  if (grammar_ != nullptr) INGOT_RETURN_IF_ERROR(engine_.check_grammar(*this, *whole_));
   v1::GenerateRequest score;
   score.set_request_id(request_.request_id());
   *score.mutable_prompt_ids() = request_.prompt_ids();

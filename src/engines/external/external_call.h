@@ -2,7 +2,8 @@
 // are delivered on the thread of http::Streams.
 //
 // An answer whose log-probs are not the policy's (EngineApi::NeedsScoring), such as those after a grammar's mask, is
-// delivered as one chunk. Recorded are the policy's, so the call scores the answer's ids with a second request.
+// delivered as one chunk. Recorded are the policy's, so the call scores the answer's ids with a second request. If it has
+// a grammar, the answer is first checked against it.
 #pragma once
 
 #include <atomic>
@@ -19,6 +20,7 @@
 #include "engines/api/answer_reader.h"
 #include "engines/api/engine_api.h"
 #include "engines/api/event_stream.h"
+#include "engines/verification/answer_grammar.h"
 #include "http/streams.h"
 #include "rollout/engine/chunk_gate.h"
 
@@ -35,6 +37,8 @@ class ExternalCall : public std::enable_shared_from_this<ExternalCall> {
     // Returns whether the server's weights are still being verified. Answers that end are held until Settle.
     std::function<bool()> verifying;
     std::function<void(const std::string& server_request_id)> abort;  // ends the request at the server
+    // Returns DATA_LOSS if a complete answer does not follow the call's grammar.
+    std::function<absl::Status(const ExternalCall& call, const AnswerEvent& whole)> check_grammar;
     // Sends a request that scores ids with the call's weights, on the call's stream (SendScores).
     std::function<absl::Status(ExternalCall& call, const v1::GenerateRequest& score)> score;
     std::function<void(int64_t tokens)> on_tokens;
@@ -44,9 +48,11 @@ class ExternalCall : public std::enable_shared_from_this<ExternalCall> {
 
   // REQUIRES: `engine` outlives the call's stream.
   ExternalCall(const Engine& engine, v1::GenerateRequest request, AnswerReader reader,
-               std::shared_ptr<rollout::ChunkGate> gate, std::chrono::nanoseconds deadline);
+               std::shared_ptr<const AnswerGrammar> grammar, std::shared_ptr<rollout::ChunkGate> gate,
+               std::chrono::nanoseconds deadline);
 
   const v1::GenerateRequest& request() const { return request_; }
+  const AnswerGrammar* grammar() const { return grammar_.get(); }  // null = answers are not checked
   std::chrono::nanoseconds deadline() const { return deadline_; }
   const std::shared_ptr<rollout::ChunkGate>& gate() const { return gate_; }
 
@@ -91,6 +97,7 @@ class ExternalCall : public std::enable_shared_from_this<ExternalCall> {
 
   const Engine& engine_;
   const v1::GenerateRequest request_;
+  const std::shared_ptr<const AnswerGrammar> grammar_;
   const std::shared_ptr<rollout::ChunkGate> gate_;
   const std::chrono::nanoseconds deadline_, arrived_;
   std::atomic<uint64_t> stream_{0};

@@ -49,6 +49,7 @@ ExternalEngine::ExternalEngine(const rollout::EngineOptions& options, const Exte
       api_(std::move(parts.api)),
       model_(std::move(parts.model)),
       tokenizer_(std::move(parts.tokenizer)),
+      grammars_(tokenizer_),
       command_words_(std::move(parts.command_words)),
       key_(std::move(parts.key)),
       log_path_(std::move(parts.log_path)),

@@ -15,6 +15,7 @@
 //   4. The server runs the newest accepted weights. After a restart, they are loaded before its first request.
 //   5. After each load, the server's log-probs are compared with Ingot's (WeightVerifier). Until then, no request is
 //      sent, and finished answers are held. If the log-probs differ, these answers end with UNAVAILABLE.
+//   6. An answer that does not follow its request's grammar ends with DATA_LOSS (AnswerGrammars).
 //
 // If the server fails to load a version after several attempts, or if its log-probs stay wrong, fault() reports it, and
 // the engine ends all requests and stops serving. SetAside is for log-probs that a later measurement finds to be wrong.
@@ -61,6 +62,7 @@
 #include "engines/server/server_control.h"
 #include "engines/server/server_process.h"
 #include "engines/server/written_version.h"
+#include "engines/verification/answer_grammar.h"
 #include "engines/verification/weight_verifier.h"
 #include "http/streams.h"
 #include "rollout/served_engine.h"
@@ -176,6 +178,7 @@ class ExternalEngine final : public rollout::ServedEngine, public EngineGuard {
   // Returns the version that the call uses. Returns NOT_FOUND or UNAVAILABLE if the server does not have it.
   absl::StatusOr<Live> VersionFor(const v1::GenerateRequest& request) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status SendCall(const std::shared_ptr<ExternalCall>& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status CheckGrammar(const ExternalCall& call, const AnswerEvent& whole) const;
   // Sends the second request of a call that follows a grammar.
   absl::Status SendScores(ExternalCall& call, const v1::GenerateRequest& score);
   void SendWaiting();
@@ -289,6 +292,7 @@ class ExternalEngine final : public rollout::ServedEngine, public EngineGuard {
   const std::unique_ptr<EngineApi> api_;
   const ServedModel model_;
   const std::shared_ptr<const text::Tokenizer> tokenizer_;
+  AnswerGrammars grammars_;  // has its own synchronization
   const std::map<std::string, std::string> command_words_;
   const std::string key_, log_path_;
   const base::Clock& clock_;

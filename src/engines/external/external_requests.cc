@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/log.h"
 #include "engines/external/external_engine.h"
 #include "rollout/engine/request_check.h"
 
@@ -34,28 +35,30 @@ class ExternalEngine::Handle final : public Client::Request {
 };
 
 ExternalCall::Engine ExternalEngine::CallsEngine() {
-  return {.api = *api_,
-          .clock = clock_,
-          .live_version =
-              [this] {
-                base::MutexLock lock(mu_);
-                if (candidate_.has_value()) return candidate_->version;
-                return live_.has_value() ? live_->version : -1;
-              },
-          .version_of = [this](const std::string& label) -> std::optional<int64_t> {
+  return {
+      .api = *api_,
+      .clock = clock_,
+      .live_version =
+          [this] {
             base::MutexLock lock(mu_);
-            const auto found = labels_.find(label);
-            return found == labels_.end() ? std::nullopt : std::optional(found->second);
+            if (candidate_.has_value()) return candidate_->version;
+            return live_.has_value() ? live_->version : -1;
           },
-          .verifying =
-              [this] {
-                base::MutexLock lock(mu_);
-                return candidate_.has_value();
-              },
-          .abort = [this](const std::string& id) { AbortAtServer(id); },
-          .score = [this](ExternalCall& call, const v1::GenerateRequest& score) { return SendScores(call, score); },
-          .on_tokens = [this](int64_t tokens) { CountTokens(tokens); },
-          .on_end = [this](ExternalCall& call, bool foreign_label) { OnCallEnd(call, foreign_label); }};
+      .version_of = [this](const std::string& label) -> std::optional<int64_t> {
+        base::MutexLock lock(mu_);
+        const auto found = labels_.find(label);
+        return found == labels_.end() ? std::nullopt : std::optional(found->second);
+      },
+      .verifying =
+          [this] {
+            base::MutexLock lock(mu_);
+            return candidate_.has_value();
+          },
+      .abort = [this](const std::string& id) { AbortAtServer(id); },
+      .check_grammar = [this](const ExternalCall& call, const AnswerEvent& whole) { return CheckGrammar(call, whole); },
+      .score = [this](ExternalCall& call, const v1::GenerateRequest& score) { return SendScores(call, score); },
+      .on_tokens = [this](int64_t tokens) { CountTokens(tokens); },
+      .on_end = [this](ExternalCall& call, bool foreign_label) { OnCallEnd(call, foreign_label); }};
 }
 
 std::unique_ptr<rollout::Client::Request> ExternalEngine::Generate(v1::GenerateRequest request, OnChunk on_chunk) {
@@ -93,8 +96,9 @@ absl::StatusOr<std::shared_ptr<ExternalCall>> ExternalEngine::Admit(v1::Generate
                                    ? nanoseconds::max()
                                    : clock_.Now() + nanoseconds(milliseconds(options_.request_deadline_ms));
   AnswerReader reader(request, model_, tokenizer_, options_.halt);
-  return std::make_shared<ExternalCall>(calls_engine_, std::move(request), std::move(reader), std::move(gate),
-                                        deadline);
+  std::shared_ptr<const AnswerGrammar> grammar = grammars_.Of(request.sampling());
+  return std::make_shared<ExternalCall>(calls_engine_, std::move(request), std::move(reader), std::move(grammar),
+                                        std::move(gate), deadline);
 }
 
 absl::Status ExternalEngine::Route(const std::shared_ptr<ExternalCall>& call) {
@@ -156,6 +160,15 @@ absl::Status ExternalEngine::SendCall(const std::shared_ptr<ExternalCall>& call)
                                          .adapter = adapters_only_ ? version.version : -1};
   call->set_stream(streams_->Start(call->Send(sent, workers_.url(), key_, rules)));
   return absl::OkStatus();
+}
+
+absl::Status ExternalEngine::CheckGrammar(const ExternalCall& call, const AnswerEvent& whole) const {
+  const auto outside = [this](int32_t id) { return id < 0 || id >= model_.vocab_size; };
+  if (std::any_of(whole.ids.begin(), whole.ids.end(), outside)) return absl::OkStatus();  // the reader rejects them
+  const bool stopped = whole.finish == ServerFinish::kStop;
+  const absl::Status follows = grammars_.Check(*call.grammar(), call.request(), whole.ids, stopped, model_.eos_ids);
+  if (!follows.ok()) INGOT_LOG(warn, "rollout: {}: {}", workers_.name(), std::string(follows.message()));
+  return follows;
 }
 
 absl::Status ExternalEngine::SendScores(ExternalCall& call, const v1::GenerateRequest& score) {

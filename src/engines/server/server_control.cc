@@ -17,6 +17,8 @@ using std::chrono::seconds;
 
 constexpr milliseconds kHealthTimeout = seconds(5);
 constexpr float kSameLogprob = 1e-3F;
+constexpr char kCheckSalt[] = "ingot-check";
+constexpr float kCertainBias = 100;  // the largest that servers accept
 
 // Returns the greatest difference between log-probs of ids that both lists have.
 float GreatestDifference(const v1::TopLogprobs& a, const v1::TopLogprobs& b) {
@@ -167,6 +169,30 @@ absl::StatusOr<AnswerEvent> ServerControl::Score(const ServedModel& model, const
   return api_.ReadScores(request, body);
 }
 
+absl::StatusOr<std::optional<bool>> ServerControl::KnowsId(const ServedModel& model, int32_t id, milliseconds timeout) {
+  v1::GenerateRequest request = SamplingRequest({0, 0}, 1, /*temperature=*/1);
+  (*request.mutable_sampling()->mutable_logit_bias())[id] = kCertainBias;
+  const absl::StatusOr<AnswerEvent> answer = Answer(request, {.model = model, .salt = kCheckSalt}, timeout);
+  if (absl::IsInvalidArgument(answer.status())) return std::optional(false);
+  INGOT_RETURN_IF_ERROR(answer.status());
+  return answer->ids == std::vector<int32_t>{id} ? std::optional(true) : std::nullopt;
+}
+
+// The servers check a bias's id before the model sees it, but not all of them check a prompt's.
+absl::Status ServerControl::CheckVocabulary(const ServedModel& model, milliseconds timeout) {
+  const auto other = [&](std::string_view knows, int32_t id) {
+    return absl::FailedPreconditionError(absl::StrCat(name(), " ", base::View(knows), " the id ", id,
+                                                      ", but the run's model has a vocabulary of ", model.vocab_size,
+                                                      " ids: start it with the run's model"));
+  };
+  INGOT_ASSIGN_OR_RETURN(const std::optional<bool> after, KnowsId(model, model.vocab_size, timeout));
+  if (after == true) return other("samples", model.vocab_size);
+  INGOT_ASSIGN_OR_RETURN(const std::optional<bool> last, KnowsId(model, model.vocab_size - 1, timeout));
+  if (last != false) return absl::OkStatus();
+  INGOT_ASSIGN_OR_RETURN(const std::optional<bool> first, KnowsId(model, 0, timeout));
+  return first == true ? other("rejects", model.vocab_size - 1) : absl::OkStatus();  // otherwise, it takes no biases
+}
+
 absl::StatusOr<LogprobKind> ServerControl::CheckStart(const ServedModel& model, SwapMode swap, milliseconds timeout) {
   INGOT_ASSIGN_OR_RETURN(const std::string info, Call(api_.Info(), kHealthTimeout));
   INGOT_ASSIGN_OR_RETURN(const int64_t length, api_.ReadContextLength(info, swap));
@@ -177,9 +203,10 @@ absl::StatusOr<LogprobKind> ServerControl::CheckStart(const ServedModel& model, 
   }
   INGOT_RETURN_IF_ERROR(Label().status());
   INGOT_RETURN_IF_ERROR(Call(api_.Resume(), kHealthTimeout).status());
+  INGOT_RETURN_IF_ERROR(CheckVocabulary(model, timeout));
   const std::vector<int32_t> prompt = {0, std::min(1, model.vocab_size - 1)};
-  INGOT_ASSIGN_OR_RETURN(const AnswerEvent plain, Sample(model, prompt, "ingot-check", timeout));
-  INGOT_ASSIGN_OR_RETURN(const AnswerEvent hot, Sample(model, prompt, "ingot-check", timeout, /*temperature=*/2));
+  INGOT_ASSIGN_OR_RETURN(const AnswerEvent plain, Sample(model, prompt, kCheckSalt, timeout));
+  INGOT_ASSIGN_OR_RETURN(const AnswerEvent hot, Sample(model, prompt, kCheckSalt, timeout, /*temperature=*/2));
   if (plain.spans.empty()) {
     return absl::FailedPreconditionError(
         absl::StrCat(name(), " does not report which weights sampled a token: it needs a newer release"));

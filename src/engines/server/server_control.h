@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -62,11 +63,16 @@ class ServerControl {
                                     const ServedWeights& served, std::chrono::milliseconds timeout);
 
   // Checks a server before its first weights, and determines what its log-probs mean. Returns FAILED_PRECONDITION if it
-  // lacks a feature that Ingot or swaps of this kind need, reports logits, or has a shorter context. Resumes the server. `timeout` is for
-  // one request, because a server may compile kernels for its first request.
+  // lacks a feature that Ingot or swaps of this kind need, reports logits, or has another vocabulary or a shorter
+  // context. Resumes the server. `timeout` is for one request, because a server may compile kernels for its first
+  // request.
   absl::StatusOr<LogprobKind> CheckStart(const ServedModel& model, SwapMode swap, std::chrono::milliseconds timeout);
 
  private:
+  // Returns whether the server can sample the id; nullopt = unknown, because biases have no effect.
+  absl::StatusOr<std::optional<bool>> KnowsId(const ServedModel& model, int32_t id, std::chrono::milliseconds timeout);
+  absl::Status CheckVocabulary(const ServedModel& model, std::chrono::milliseconds timeout);
+
   const EngineApi& api_;
   const std::string key_;
   http::Client client_;

@@ -10,6 +10,7 @@
 
 #include "base/printable.h"
 #include "base/rng.h"
+#include "engines/verification/answer_grammar.h"
 #include "engines/verification/weight_verifier.h"
 
 namespace ingot::engines {
@@ -190,9 +191,15 @@ class EngineCheck {
     v1::GenerateRequest asked = Ask(70, 8);
     asked.mutable_sampling()->set_ignore_eos(false);
     asked.mutable_sampling()->mutable_grammar()->add_alternatives()->add_parts()->set_regex("[ab]{3}");
-    const absl::Status served = Answer(asked).status();
-    if (!served.ok()) return AddError("grammars", served);
-    Add("grammars", Verdict::kRight, "a regex was accepted");
+    const absl::StatusOr<AnswerEvent> answer = Answer(asked);
+    if (!answer.ok()) return AddError("grammars", answer.status());
+    AnswerGrammars grammars(parts_.tokenizer);
+    const std::shared_ptr<const AnswerGrammar> grammar = grammars.Of(asked.sampling());
+    if (grammar == nullptr) return Add("grammars", Verdict::kRight, "a regex was accepted");
+    const bool stopped = answer->finish == ServerFinish::kStop;
+    const absl::Status follows = grammars.Check(*grammar, asked, answer->ids, stopped, parts_.model.eos_ids);
+    if (!follows.ok()) return Add("grammars", Verdict::kWrong, std::string(follows.message()));
+    Add("grammars", Verdict::kRight, "an answer follows a regex");
   }
 
   // A server that ignores keys would also ignore a misspelled one.

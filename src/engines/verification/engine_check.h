@@ -12,6 +12,7 @@
 #include "engines/api/engine_api.h"
 #include "engines/server/server_control.h"
 #include "engines/verification/weight_reference.h"
+#include "text/tokenizer/tokenizer.h"
 #include "weights/snapshot.h"
 
 namespace ingot::engines {
@@ -34,8 +35,9 @@ struct EngineCheckParts {
   std::shared_ptr<const weights::Snapshot> snapshot;  // weights that the server has loaded
   // Writes a version as a model folder that the server can open. Null = the server's weights are not changed.
   std::function<absl::StatusOr<std::string>(const std::shared_ptr<const weights::Snapshot>& snapshot)> write;
-  std::chrono::milliseconds timeout{60000};  // per request
-  bool may_crash = false;                    // true = also send requests that have crashed servers
+  std::chrono::milliseconds timeout{60000};                    // per request
+  std::shared_ptr<const text::Tokenizer> tokenizer = nullptr;  // null = answers are not checked against grammars
+  bool may_crash = false;                                      // true = also send requests that have crashed servers
 };
 
 // Returns one finding per question. Returns an error if the server does not respond at all. With `write`, reloads the

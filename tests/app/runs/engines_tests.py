@@ -147,6 +147,16 @@ def case_refused(ingot):
           not [row for row in ingot.metrics("refused") if "reward/mean" in row], "a step was trained")
 
 
+def case_vocabulary(ingot):
+    """A server with another model's vocabulary ends the run before a token is trained."""
+    write_asking_config(ingot)
+    code, output = ingot.run("train", settings(ingot, "other", more=["--known", "100"]), timeout=120)
+    check(code != 0 and "a vocabulary of" in output and "start it with the run's model" in output, f"exit code {code}: {output}")
+    check(not label_log(ingot).exists(), "weights were loaded")
+    rows = ingot.metrics("other") if pathlib.Path(ingot.folder, "other/metrics.jsonl").exists() else []
+    check(not [row for row in rows if "reward/mean" in row], "a step was trained")
+
+
 def url_of(process_id):
     words = pathlib.Path(f"/proc/{process_id}/cmdline").read_bytes().decode().split("\0")
     return f"http://127.0.0.1:{words[words.index('--port') + 1]}"
@@ -336,4 +346,4 @@ def case_check(ingot):
 
 
 if __name__ == "__main__":
-    main(case_launch, case_train, case_no_server, case_refused, case_kills, case_fleet, case_mismatch, case_adapters, case_full, case_check)
+    main(case_launch, case_train, case_no_server, case_refused, case_vocabulary, case_kills, case_fleet, case_mismatch, case_adapters, case_full, case_check)

@@ -15,6 +15,7 @@
 #include "engines/server/exchange_folder.h"
 #include "engines/verification/engine_check.h"
 #include "model/config.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace ingot::app {
 namespace {
@@ -52,6 +53,7 @@ struct Checked {
   std::unique_ptr<engines::ExchangeFolder> folder;  // null = the server's weights are not changed
   std::shared_ptr<const weights::Snapshot> snapshot;
   engines::ServedModel model;
+  std::shared_ptr<const text::Tokenizer> tokenizer;  // null = the folder has none that Ingot reads
 };
 
 absl::StatusOr<Checked> Prepare(const EngineCheckArgs& args) {
@@ -71,6 +73,7 @@ absl::StatusOr<Checked> Prepare(const EngineCheckArgs& args) {
   INGOT_ASSIGN_OR_RETURN(checked.snapshot, LoadSnapshot(args.model_dir, 1));
   checked.model = ServedModelOf(shape, args.context_length);
   checked.reference = NewWeightReference(shape, args.threads);
+  if (auto tokenizer = text::LoadTokenizer(args.model_dir); tokenizer.ok()) checked.tokenizer = *std::move(tokenizer);
   if (!args.write_dir.empty()) {
     INGOT_ASSIGN_OR_RETURN(checked.folder,
                            engines::ExchangeFolder::Open(args.write_dir, "engine-check", ServedWriter(shape)));
@@ -116,6 +119,7 @@ int CheckEngineCommand(const EngineCheckArgs& args, std::ostream& out, std::ostr
                                   .snapshot = checked->snapshot,
                                   .write = nullptr,
                                   .timeout = std::chrono::seconds(args.timeout_s),
+                                  .tokenizer = checked->tokenizer,
                                   .may_crash = args.may_crash};
   if (checked->folder != nullptr) {
     parts.write = [&](const auto& snapshot) { return checked->folder->Write(snapshot); };
