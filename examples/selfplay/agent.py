@@ -3,7 +3,7 @@
 
     OPENAI_BASE_URL=http://host:port/v1 OPENAI_API_KEY=... INGOT_EPISODE_ID=... agent.py TASK.json
 
-TASK.json: {"heap": 13, "seat": "both"}
+TASK.json: {"heap": 11, "seat": "both"}
 
 The players `first` and `second` take turns, and each takes 1, 2, or 3 stones. The player who takes the last stone wins. A
 player who answers anything else loses. Each call names its player as its role, and each player's last call gets the reward 1 or

@@ -17,8 +17,8 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import agent  # noqa: E402
 
-SECOND_WINS = [8, 12, 16, 20]
-FIRST_WINS = [9, 10, 11, 13, 14, 15, 17, 18, 19, 21]
+SECOND_WINS = [8, 12]
+FIRST_WINS = [5, 6, 7, 9, 10, 11]
 SHOWN = 6  # conversations for each heap: a multiple of 1, 2, and 3 moves
 
 
@@ -46,7 +46,7 @@ def main():
     write("eval.jsonl", [task(f"eval-{i}", heap, seat) for i, heap in enumerate(heaps(options.eval // 2))
                          for seat in agent.PLAYERS])
     write("sft.jsonl", [{"messages": [agent.prompt(heap), {"role": "assistant", "content": str(i % len(agent.legal(heap)) + 1)}]}
-                        for heap in range(1, max(FIRST_WINS) + 1) for i in range(SHOWN)])
+                        for heap in range(1, max(FIRST_WINS + SECOND_WINS) + 1) for i in range(SHOWN)])
 
 
 if __name__ == "__main__":

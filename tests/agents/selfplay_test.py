@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The game of examples/selfplay, without a model and with a scripted one: selfplay_test.py EXAMPLES_DIR [CASE...]."""
 import collections
+import functools
 import json
 import pathlib
 import random
@@ -45,26 +46,42 @@ def case_rewards():
         check(given == wanted, f"{moves}, winner {winner}: {given}")
 
 
+def exact_share(first, second):
+    """The first player's share of wins over the heaps of the games. A player's `moves(heap)` are equally likely."""
+    @functools.cache
+    def wins_of_mover(heap, mover):
+        if heap == 0:
+            return 0.0
+        moves = (first, second)[mover](heap)
+        return sum(1 - wins_of_mover(heap - move, 1 - mover) for move in moves) / len(moves)
+
+    heaps = generate.heaps(200)
+    return sum(wins_of_mover(heap, 0) for heap in heaps) / len(heaps)
+
+
+def best_below(limit):
+    """Plays the best moves if the heap is smaller than `limit`, and any move otherwise."""
+    return lambda heap: [heap % 4] if heap < limit and heap % 4 else list(agent.legal(heap))
+
+
 def case_seats():
-    """No seat has an advantage, neither in random games nor with best play, and each seat wins against random moves."""
-    rng, heaps = random.Random(1), generate.heaps(40)
-
-    def any_move(heap):
-        return str(rng.choice(list(agent.legal(heap))))
-
-    def best(heap):
-        return str(heap % 4 or rng.choice(list(agent.legal(heap))))
-
-    def share(first, second, winner):
-        players = (first, second)
-        return sum(agent.game(heaps[i % 40], lambda player, heap: players[player](heap))[1] == winner for i in range(GAMES)) / GAMES
-
-    for name, value, low, high in (("random games", share(any_move, any_move, 0), 0.47, 0.53),
-                                   ("best play", share(best, best, 0), 0.5, 0.5),
-                                   ("the first seat against random moves", share(best, any_move, 0), 0.94, 1),
-                                   ("the second seat against random moves", share(any_move, best, 1), 0.94, 1)):
-        print(f"  {name}: {value:.3f}")
-        check(low <= value <= high, f"{name}: {value:.3f}, wanted {low} to {high}")
+    """How often a player wins against random moves in each seat, exactly and in played games. The start version plays
+    such moves, so the goal of 0.7 is within reach of a player that learned only to take the last stones."""
+    rng, heaps = random.Random(1), generate.heaps(200)
+    random_moves = best_below(0)
+    for name, player, low, high in (("random moves", random_moves, 0.499, 0.501), ("the best moves below 4", best_below(4), 0.749, 0.752),
+                                    ("the best moves below 8", best_below(8), 0.897, 0.899), ("best play", best_below(99), 0.931, 0.933)):
+        for seat in (0, 1):
+            players = [random_moves, random_moves]
+            players[seat] = player
+            first = exact_share(*players)
+            exact = 1 - first if seat else first
+            played_wins = sum(agent.game(heaps[i % 200], lambda mover, heap: str(rng.choice(players[mover](heap))))[1] == seat
+                              for i in range(GAMES)) / GAMES
+            print(f"  {name}, {agent.PLAYERS[seat]}: {exact:.3f}, played {played_wins:.3f}")
+            check(low <= exact <= high, f"{name}: {exact:.3f}, wanted {low} to {high}")
+            check(abs(played_wins - exact) < 0.03, f"{name}: {played_wins:.3f} of the played games, wanted {exact:.3f}")
+    check(exact_share(best_below(99), best_below(99)) == 0.5, "no seat has an advantage with best play")
 
 
 def played(moves, task):
@@ -117,7 +134,7 @@ def case_files():
     shown = collections.defaultdict(collections.Counter)
     for row in sft:
         shown[int(row["messages"][0]["content"].split()[1])][row["messages"][1]["content"]] += 1
-    check(sorted(shown) == list(range(1, 22)), "each heap is shown")
+    check(sorted(shown) == list(range(1, 13)), "each heap is shown")
     for heap, moves in shown.items():
         check(set(moves) == set(map(str, agent.legal(heap))) and len(set(moves.values())) == 1 and sum(moves.values()) == 6, (heap, moves))
 
