@@ -1,7 +1,8 @@
 """Bytes and operations of the CUDA kernels that have no published peer to compare with, counted by hand.
 
 Each count is the least that the kernel's definition allows, per unit, for bf16 with fp32 sums. `ptx_attention_test` compares the
-bytes of DeltaKernel, the decode kernels, AdamWKernel, AddRowsKernel, DigestKernel, and DrawKernel with those that they ask for.
+bytes of DeltaKernel, the decode kernels, AdamWKernel, AddRowsKernel, DigestKernel, DrawKernel, and the kernels of norms, SwiGLU, and the
+policy with those that they ask for.
 """
 from dataclasses import dataclass
 
@@ -28,6 +29,16 @@ WORK = [
     Work("AddRowsKernel", "number of a row", "reads a number and adds it", 2, 1),
     Work("AdamWKernel", "parameter", "reads a gradient; reads and writes a master, two moments, and the parameter; two of the operations divide, "
          "and one is a root", 4 + 3 * 8 + 2 * 2, 14),
+    Work("NormKernel", "number of a row", "reads a number and what is added to it, writes the sum and the result", 4 * 2, 5),
+    Work("NormGradientKernel", "number of a row", "reads the gradients of the sum and the result, and the sum; writes a gradient", 4 * 2, 12),
+    Work("HeadKernel", "number of a head", "reads and writes a number; a norm and a rotation", 2 * 2, 7),
+    Work("HeadGradientKernel", "number of a head", "reads a gradient and a number, writes a gradient", 3 * 2, 14),
+    Work("SumPartsKernel", "number of a part", "reads a partial sum of fp32 and adds it", 4, 1),
+    Work("SwiGluKernel", "number", "reads a gate and a factor, writes their product; an exponential and a division", 3 * 2, 5),
+    Work("SwiGluGradientKernel", "number", "reads a gradient, a gate, and a factor; writes two gradients; an exponential and a division", 5 * 2, 10),
+    Work("PolicyPartKernel", "entry of a row", "reads a logit of fp32; a comparison, a sum, a division, an exponential, and two sums", 4, 7),
+    Work("LogPolicyKernel", "entry of a row", "reads a logit of fp32 and writes a log-prob; two sums and a division", 4 + 4, 3),
+    Work("PolicyGradientKernel", "entry of a row", "reads a logit of fp32 and writes a gradient; as above, an exponential, and three operations", 4 + 2, 7),
     Work("CountChangesKernel", "group of 64 elements", "reads the marks; counts them", 8, 1),
     Work("GatherChangesKernel", "changed element of 2 bytes", "reads and writes an element, and writes its place", 2 * 2 + 1, 1),
     Work("DigestKernel", "stripe of 64 bytes", "reads eight words; a product and two sums per word", 64, 3 * 8),

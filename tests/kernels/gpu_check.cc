@@ -1,5 +1,6 @@
 // gpu_check LIBINGOT_CUDA [--no-bench] [--no-checks] [--small]: on a machine with a card, prints JSON lines: the device,
-// every check of attention_checks.h, of races, of added rows, and of gathered changes, then times. --small leaves out the larger checks and divides the lengths of the timed
+// every check of attention_checks.h, layer_checks.h, and exact_checks.h, of races, of added rows, and of gathered changes, then times.
+// --small leaves out the larger checks and divides the lengths of the timed
 // shapes by 128, and decodes small batches alone. Exit code 0 = all checks hold. A program of its own, since such a machine has no GoogleTest.
 #include <ATen/ATen.h>
 #include <dlfcn.h>
@@ -16,9 +17,11 @@
 
 #include "kernels/attention/attention_checks.h"
 #include "kernels/cuda/probe.h"
+#include "kernels/exact_checks.h"
 #include "kernels/layer_checks.h"
 #include "kernels/torch/add_rows.h"
 #include "kernels/torch/changes.h"
+#include "kernels/torch/exact.h"
 #include "kernels/torch/race.h"
 #include "kernels/torch/tree_attention.h"
 
@@ -256,6 +259,7 @@ int Main(int argc, char** argv) {
     CheckRaces(report, options.small);
     CheckAddRows(report, options.small);
     CheckChanges(report, options.small);
+    testing::CheckExact(at::Device(at::kCUDA, 0), report, options.small);
   }
   if (options.bench) {
     const int64_t divisor = options.small ? kSmaller : 1;

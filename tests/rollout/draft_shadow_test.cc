@@ -65,6 +65,7 @@ std::vector<v1::GenerateRequest> Asks(int count) {
   for (int i = 0; i < count; ++i) {
     v1::GenerateRequest& ask = asks.emplace_back();
     for (int token = 0; token < 3 + i % 20; ++token) ask.add_prompt_ids((7 * token + i % 3) % kIds);
+    ask.set_pinned_version(-1);
     v1::SamplingParams& sampling = *ask.mutable_sampling();
     sampling.set_seed(static_cast<uint64_t>(i + 1));
     sampling.set_temperature(0.7f * static_cast<float>(i % 4));

@@ -206,7 +206,10 @@ TEST_F(KvStoreTest, ASwapDuringAFetchDropsIt) {
     const Answer expected = Expected(kAsk, FakeSnapshot(2, 1002));
     EXPECT_EQ(result.ids, expected.ids) << reading;
     EXPECT_EQ(result.logprobs, expected.logprobs);
-    EXPECT_EQ(result.last.cached_tokens(), 0);
+    // The second engine may find the chunks of version 2 that the first one has published.
+    if (!reading) {
+      EXPECT_EQ(result.last.cached_tokens(), 0);
+    }
     for (const v1::VersionRun& run : result.versions) EXPECT_TRUE(run.version() == 2 && !run.kv_mixed());
     AwaitTrue([&] { return reader->engine->Status()->kv_blocks_used() == 0; });
   }

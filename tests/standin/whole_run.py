@@ -13,7 +13,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "app" / "runs"))
 from ingot_runs import Ingot, check, check_run, wait_until, write_asking_config  # noqa: E402
 from standin import environment  # noqa: E402
 
-STEPS = 3
+STEPS = 2  # the second by the resumed run
 # Two supervised steps, then groups whose rewards differ by chance. Small parts, because their largest bounds what is timed for the step's
 # bound, and no scoring for the trust region.
 SETTINGS = {

@@ -15,21 +15,6 @@
 
 namespace ingot::kernels::cuda {
 
-__device__ __forceinline__ float Mul(float a, float b) { return __fmul_rn(a, b); }
-__device__ __forceinline__ float Add(float a, float b) { return __fadd_rn(a, b); }
-__device__ __forceinline__ float Div(float a, float b) { return __fdiv_rn(a, b); }
-__device__ __forceinline__ float Root(float a) { return __fsqrt_rn(a); }
-__device__ __forceinline__ float MulAdd(float a, float b, float c) { return __fmaf_rn(a, b, c); }
-__device__ __forceinline__ bool SameBits(float a, float b) { return __float_as_uint(a) == __float_as_uint(b); }
-__device__ __forceinline__ double Mul(double a, double b) { return __dmul_rn(a, b); }
-__device__ __forceinline__ double Add(double a, double b) { return __dadd_rn(a, b); }
-__device__ __forceinline__ double Div(double a, double b) { return __ddiv_rn(a, b); }
-__device__ __forceinline__ double Root(double a) { return __dsqrt_rn(a); }
-__device__ __forceinline__ double MulAdd(double a, double b, double c) { return __fma_rn(a, b, c); }
-__device__ __forceinline__ bool SameBits(double a, double b) {
-  return __double_as_longlong(a) == __double_as_longlong(b);
-}
-
 // As weights::RoundToBfloat16: a NaN becomes 0x7fc0.
 __device__ __forceinline__ uint16_t RoundedWord(float x) { return x != x ? uint16_t{0x7fc0} : ToBFloat16(x).bits; }
 __device__ __forceinline__ uint16_t RoundedWord(double x) { return RoundedWord(static_cast<float>(x)); }

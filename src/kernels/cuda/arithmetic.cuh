@@ -11,11 +11,15 @@ __device__ __forceinline__ float Add(float a, float b) { return __fadd_rn(a, b);
 __device__ __forceinline__ float Div(float a, float b) { return __fdiv_rn(a, b); }
 __device__ __forceinline__ float Root(float a) { return __fsqrt_rn(a); }
 __device__ __forceinline__ float MulAdd(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+__device__ __forceinline__ bool SameBits(float a, float b) { return __float_as_uint(a) == __float_as_uint(b); }
 __device__ __forceinline__ double Mul(double a, double b) { return __dmul_rn(a, b); }
 __device__ __forceinline__ double Add(double a, double b) { return __dadd_rn(a, b); }
 __device__ __forceinline__ double Div(double a, double b) { return __ddiv_rn(a, b); }
 __device__ __forceinline__ double Root(double a) { return __dsqrt_rn(a); }
 __device__ __forceinline__ double MulAdd(double a, double b, double c) { return __fma_rn(a, b, c); }
+__device__ __forceinline__ bool SameBits(double a, double b) {
+  return __double_as_longlong(a) == __double_as_longlong(b);
+}
 
 // A number in the type of its sums, and back.
 __device__ __forceinline__ float WideOf(float x) { return x; }

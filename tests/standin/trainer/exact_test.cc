@@ -15,6 +15,7 @@
 #include "standin/trainer/open_device.h"
 #include "trainer/advantages/branching_calls.h"
 #include "trainer/pass/forest_pass.h"
+#include "tree/cut.h"
 #include "tree/forest.h"
 
 namespace ingot::trainer {

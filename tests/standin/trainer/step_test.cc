@@ -1,7 +1,6 @@
 // Training steps on a device, whose torch operators add rows in another order each time (operators/operators.cc): equal
 // bits over runs and after a resume. Runs under standin.py; INGOT_CUDA_LIBRARY names libingot_cuda.so.
 #include <ATen/ATen.h>
-#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,6 +15,7 @@
 
 #include "kernels/torch/changes.h"
 #include "model/parameters.h"
+#include "standin/trainer/open_device.h"
 #include "trainer/device_checksums.h"
 #include "trainer/makers.h"
 #include "trainer/temp_dir.h"
