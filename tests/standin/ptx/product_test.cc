@@ -119,7 +119,7 @@ struct ProductRun {
 
 // Compares with fp64. The sums are in the type of the accumulator, whose unit is `unit`: each of `in` additions rounds by at
 // most a unit of the sum of magnitudes so far (a tensor core cuts off, so by a whole unit and not half). A rounded result
-// adds half a unit of its own type.
+// adds half a unit in the last place of its own type.
 template <typename T, typename Result>
 void ExpectClose(const Layer<T>& l, const std::vector<Result>& got) {
   const double unit = std::is_same_v<Accumulator<T>, double> ? 0x1p-52 : 0x1p-23;
