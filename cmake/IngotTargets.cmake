@@ -123,7 +123,11 @@ function(ingot_test name)
   if(NOT arg_PLAIN AND NOT arg_APART)
     ingot_use_unity(${name})
   endif()
-  target_compile_options(${name} PRIVATE ${INGOT_TEST_OPTIONS})
+  if(arg_PLAIN)  # the kernels' references and emulations, whose time is in the tests' own code
+    target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  else()
+    target_compile_options(${name} PRIVATE ${INGOT_TEST_OPTIONS})
+  endif()
   # One ctest entry per binary: starting a process that links LibTorch costs more than most tests in it.
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})

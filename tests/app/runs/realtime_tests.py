@@ -86,7 +86,7 @@ class Server:
         return status, reply.get("error", {}).get("code")
 
     def rounds(self):
-        return [json.loads(path.read_text()) for path in sorted(self.folder.glob("rounds/*.json"))]
+        return [json.loads(path.read_text()) for path in sorted(self.folder.glob("rounds/round-*.json"))]
 
     def stop(self):
         self.process.terminate()
