@@ -14,7 +14,9 @@ endif()
 
 # Tests are half of the build, and most of their running time is not in their own code. Without optimization they compile
 # in two thirds of the time. With a sanitizer, which watches each access of unoptimized code, they would run for minutes.
-set(INGOT_TEST_OPTIONS $<$<CONFIG:Release>:-O$<IF:$<BOOL:${INGOT_SANITIZE}>,1,0>>)
+if(NOT INGOT_SANITIZE)
+  set(INGOT_TEST_OPTIONS $<$<CONFIG:Release>:-O0>)
+endif()
 
 # Precompiled headers save a third of the time of a clean build. Each file still includes all that it uses: clang's
 # presets (thread-safety and fuzz) build without them. Torch's targets have their own precompiled header
@@ -55,12 +57,14 @@ function(ingot_use_pch target pch)
   target_precompile_headers(${target} REUSE_FROM ${pch})
 endfunction()
 
-# Compiles up to eight source files of a target together. Most of a file's time goes into its headers, so a build from nothing takes
-# half as long. Names in unnamed namespaces may therefore meet those of another file: such files are compiled apart.
+# ingot_use_unity(TARGET MOST): compiles up to MOST source files of a target together. Most of a file's time goes into its
+# headers, so a build from nothing takes half as long. Names in unnamed namespaces may therefore meet those of another file.
+# Such a source is compiled apart. Such a test is in a namespace of its own, because unoptimized tests spend nearly all of
+# the time in headers.
 option(INGOT_UNITY "Compile several source files of a target together" OFF)
-function(ingot_use_unity target)
+function(ingot_use_unity target most)
   if(INGOT_UNITY)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${most})
     if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
       # GCC takes every file but the group's own for a header.
       target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
@@ -88,7 +92,7 @@ function(ingot_library name)
     ingot_use_pch(${name} ingot_pch)
   endif()
   if(NOT arg_PLAIN)
-    ingot_use_unity(${name})
+    ingot_use_unity(${name} 8)
   endif()
 endfunction()
 
@@ -98,7 +102,7 @@ set(INGOT_TEST_PATHS ${CMAKE_BINARY_DIR}/test_paths)
 configure_file(${CMAKE_SOURCE_DIR}/cmake/test_paths.h.in ${INGOT_TEST_PATHS}/test_paths.h @ONLY)
 
 # ingot_test(NAME SRCS a_test.cc ... DEPS target ... [TORCH | PLAIN] [APART] [LABELS label ...] [TIMEOUT seconds])
-# APART compiles each file alone, for tests whose names meet.
+# APART compiles each file alone.
 # Default label: unit. `make test` runs every label but `slow`; `make check` runs all. Sanitizers get five times TIMEOUT.
 function(ingot_test name)
   cmake_parse_arguments(arg "TORCH;PLAIN;APART" "TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
@@ -121,7 +125,7 @@ function(ingot_test name)
     ingot_use_pch(${name} ingot_test_pch)
   endif()
   if(NOT arg_PLAIN AND NOT arg_APART)
-    ingot_use_unity(${name})
+    ingot_use_unity(${name} 24)
   endif()
   if(arg_PLAIN)  # the kernels' references and emulations, whose time is in the tests' own code
     target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)

@@ -20,7 +20,7 @@
 #include "sandbox/marked_processes.h"
 #include "sandbox/test_sandbox.h"
 
-namespace ingot::agents {
+namespace ingot::agents::runner_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -801,4 +801,4 @@ TEST_F(RunnerTest, MetricsCarryCausesAndTimes) {
 }
 
 }  // namespace
-}  // namespace ingot::agents
+}  // namespace ingot::agents::runner_test

@@ -15,7 +15,7 @@
 #include "sandbox/test_sandbox.h"
 #include "test_paths.h"
 
-namespace ingot::agents {
+namespace ingot::agents::tool_agent_test {
 namespace {
 
 using base::json::value;
@@ -304,4 +304,4 @@ TEST_F(ToolAgentTest, TheSmokeRecipeScoresARightAnswer) {
 }
 
 }  // namespace
-}  // namespace ingot::agents
+}  // namespace ingot::agents::tool_agent_test

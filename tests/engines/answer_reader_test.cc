@@ -8,7 +8,7 @@
 
 #include "engines/api/event_stream.h"
 
-namespace ingot::engines {
+namespace ingot::engines::answer_reader_test {
 namespace {
 
 const ServedModel kModel{.vocab_size = 24, .context_length = 100, .eos_ids = {}};
@@ -146,4 +146,4 @@ TEST(EventStream, RejectsAnEventOverTheLimit) {
 }
 
 }  // namespace
-}  // namespace ingot::engines
+}  // namespace ingot::engines::answer_reader_test

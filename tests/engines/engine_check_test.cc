@@ -7,7 +7,7 @@
 
 #include "engines/external_rig.h"
 
-namespace ingot::engines {
+namespace ingot::engines::engine_check_test {
 namespace {
 
 using namespace testing;  // NOLINT(google-build-using-namespace)
@@ -152,4 +152,4 @@ TEST_P(EngineChecks, ReportsMissingParts) {
 }
 
 }  // namespace
-}  // namespace ingot::engines
+}  // namespace ingot::engines::engine_check_test

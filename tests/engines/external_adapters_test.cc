@@ -8,7 +8,7 @@
 #include "engines/external_rig.h"
 #include "weights/delta.h"
 
-namespace ingot::engines {
+namespace ingot::engines::external_adapters_test {
 namespace {
 
 using base::json::object;
@@ -264,4 +264,4 @@ TEST(AdapterVersions, BaseChecksumIgnoresFactors) {
 }
 
 }  // namespace
-}  // namespace ingot::engines
+}  // namespace ingot::engines::external_adapters_test

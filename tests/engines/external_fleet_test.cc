@@ -9,7 +9,7 @@
 
 #include "engines/external_rig.h"
 
-namespace ingot::engines {
+namespace ingot::engines::external_fleet_test {
 namespace {
 
 using base::json::array;
@@ -252,4 +252,4 @@ TEST_P(Fleets, AbortsAtTheWorkerThatHasTheRequest) {
 }
 
 }  // namespace
-}  // namespace ingot::engines
+}  // namespace ingot::engines::external_fleet_test

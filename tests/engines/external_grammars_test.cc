@@ -11,7 +11,7 @@
 #include "rollout/sampling/constraint.h"
 #include "trials.h"
 
-namespace ingot::engines {
+namespace ingot::engines::external_grammars_test {
 namespace {
 
 namespace json = base::json;
@@ -285,4 +285,4 @@ TEST_F(AnswerGrammarTest, TheEndOfTheTurnIsNoPartOfTheText) {
 }
 
 }  // namespace
-}  // namespace ingot::engines
+}  // namespace ingot::engines::external_grammars_test

@@ -6,7 +6,7 @@
 #include "engines/external_rig.h"
 #include "trials.h"
 
-namespace ingot::engines {
+namespace ingot::engines::external_kills_test {
 namespace {
 
 using base::json::object;
@@ -113,4 +113,4 @@ TEST_P(ExternalKills, WorkersOfAFleetDieInUpdatesInTurn) {
 }
 
 }  // namespace
-}  // namespace ingot::engines
+}  // namespace ingot::engines::external_kills_test

@@ -7,7 +7,7 @@
 #include "engines/external_rig.h"
 #include "weights/delta.h"
 
-namespace ingot::engines {
+namespace ingot::engines::external_requests_test {
 namespace {
 
 using base::json::array;
@@ -283,4 +283,4 @@ TEST_P(ExternalRequests, DoesNotRepeatTheKey) {
 }
 
 }  // namespace
-}  // namespace ingot::engines
+}  // namespace ingot::engines::external_requests_test

@@ -7,7 +7,7 @@
 #include "engines/external_rig.h"
 #include "weights/delta.h"
 
-namespace ingot::engines {
+namespace ingot::engines::external_server_test {
 namespace {
 
 using base::json::array;
@@ -253,4 +253,4 @@ TEST_P(ExternalServer, GivesUpACommandThatDoesNotStart) {
 }
 
 }  // namespace
-}  // namespace ingot::engines
+}  // namespace ingot::engines::external_server_test

@@ -12,7 +12,7 @@
 #include "rollout/fake_model.h"
 #include "trials.h"
 
-namespace ingot::engines {
+namespace ingot::engines::external_stops_test {
 namespace {
 
 using base::json::object;
@@ -173,4 +173,4 @@ TEST_P(ExternalStops, RandomAnswersEndWhereIngotsEngineEndsThem) {
 }
 
 }  // namespace
-}  // namespace ingot::engines
+}  // namespace ingot::engines::external_stops_test

@@ -9,7 +9,7 @@
 #include "engines/external_rig.h"
 #include "weights/delta.h"
 
-namespace ingot::engines {
+namespace ingot::engines::external_weights_test {
 namespace {
 
 using base::json::array;
@@ -266,4 +266,4 @@ TEST_P(ExternalWeights, GivesUpAServerThatNeverTakesAVersion) {
 }
 
 }  // namespace
-}  // namespace ingot::engines
+}  // namespace ingot::engines::external_weights_test

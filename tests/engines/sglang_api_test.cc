@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "engines/api/engine_api.h"
 
-namespace ingot::engines {
+namespace ingot::engines::sglang_api_test {
 namespace {
 
 using base::json::array;
@@ -214,4 +214,4 @@ TEST(SglangApi, NamesTheFlagThatAServerLacks) {
 }
 
 }  // namespace
-}  // namespace ingot::engines
+}  // namespace ingot::engines::sglang_api_test

@@ -7,7 +7,7 @@
 
 #include "base/fault.h"
 
-namespace ingot::engines {
+namespace ingot::engines::structural_tag_test {
 namespace {
 
 using base::json::value;
@@ -92,4 +92,4 @@ TEST(StructuralTag, NamesPartsThatTheServerLacks) {
 }
 
 }  // namespace
-}  // namespace ingot::engines
+}  // namespace ingot::engines::structural_tag_test

@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "engines/api/engine_api.h"
 
-namespace ingot::engines {
+namespace ingot::engines::vllm_api_test {
 namespace {
 
 using base::json::object;
@@ -195,4 +195,4 @@ TEST(VllmApi, ScoresFewerIdsThanTheContextHas) {
 }
 
 }  // namespace
-}  // namespace ingot::engines
+}  // namespace ingot::engines::vllm_api_test

@@ -9,7 +9,7 @@
 
 #include "engines/external_rig.h"
 
-namespace ingot::engines {
+namespace ingot::engines::weight_verifier_test {
 namespace {
 
 using rollout::Collect;
@@ -198,4 +198,4 @@ TEST(WeightVerifier, HasTheSamePromptsForEachVersion) {
 }
 
 }  // namespace
-}  // namespace ingot::engines
+}  // namespace ingot::engines::weight_verifier_test

@@ -8,7 +8,7 @@
 #include "gateway/fakes.h"
 #include "gateway/random_arguments.h"
 
-namespace ingot::gateway {
+namespace ingot::gateway::call_deltas_test {
 namespace {
 
 using base::json::array;
@@ -407,4 +407,4 @@ TEST(CallDeltas, EveryTokenIsSentOnce) {
 }
 
 }  // namespace
-}  // namespace ingot::gateway
+}  // namespace ingot::gateway::call_deltas_test

@@ -7,7 +7,7 @@
 #include "gateway/api/dialects/dialects.h"
 #include "gateway/fakes.h"
 
-namespace ingot::gateway {
+namespace ingot::gateway::dialect_events_test {
 namespace {
 
 using base::json::array;
@@ -715,4 +715,4 @@ TEST(DialectErrors, BreakOffAStreamInTheDialectsOwnWay) {
 }
 
 }  // namespace
-}  // namespace ingot::gateway
+}  // namespace ingot::gateway::dialect_events_test

@@ -13,7 +13,7 @@
 #include "text/chat/template_format.h"
 #include "text/output/output_format.h"
 
-namespace ingot::gateway {
+namespace ingot::gateway::dialect_request_test {
 namespace {
 
 using base::json::array;
@@ -865,4 +865,4 @@ TEST(Requests, ATurnOfManyPartsIsReadInOnePass) {
 }
 
 }  // namespace
-}  // namespace ingot::gateway
+}  // namespace ingot::gateway::dialect_request_test

@@ -6,7 +6,7 @@
 #include "gateway/api/api_error.h"
 #include "gateway/fakes.h"
 
-namespace ingot::gateway {
+namespace ingot::gateway::gateway_test {
 namespace {
 
 using base::json::array;
@@ -856,4 +856,4 @@ TEST(Gateway, ShutsDownWithCallsInFlight) {
 }
 
 }  // namespace
-}  // namespace ingot::gateway
+}  // namespace ingot::gateway::gateway_test

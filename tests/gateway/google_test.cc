@@ -13,7 +13,7 @@
 #include "gateway/fakes.h"
 #include "gateway/random_arguments.h"
 
-namespace ingot::gateway {
+namespace ingot::gateway::google_test {
 namespace {
 
 using base::json::array;
@@ -743,4 +743,4 @@ TEST(GoogleConversation, FindsTheCallThatAnIdOrASignatureNames) {
 }
 
 }  // namespace
-}  // namespace ingot::gateway
+}  // namespace ingot::gateway::google_test

@@ -6,7 +6,7 @@
 
 #include "gateway/clients.h"
 
-namespace ingot::gateway {
+namespace ingot::gateway::growing_dialogues_test {
 namespace {
 
 using base::json::array;
@@ -68,4 +68,4 @@ INSTANTIATE_TEST_SUITE_P(Of, GrowingDialogues,
                          [](const auto& info) { return NameOf(info.param); });
 
 }  // namespace
-}  // namespace ingot::gateway
+}  // namespace ingot::gateway::growing_dialogues_test

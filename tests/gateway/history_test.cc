@@ -9,7 +9,7 @@
 #include "gateway/prompt/canonical.h"
 #include "gateway/prompt/generation.h"
 
-namespace ingot::gateway {
+namespace ingot::gateway::history_test {
 namespace {
 
 using text::Conversation;
@@ -474,4 +474,4 @@ TEST(CanonicalArgumentsTest, OnlyEqualValuesAreEqual) {
 }
 
 }  // namespace
-}  // namespace ingot::gateway
+}  // namespace ingot::gateway::history_test

@@ -9,7 +9,7 @@
 #include "text/chat/template_format.h"
 #include "text/output/output_format.h"
 
-namespace ingot::gateway {
+namespace ingot::gateway::model_folder_test {
 namespace {
 
 using base::json::array;
@@ -529,4 +529,4 @@ TEST(ModelFolder, AForcedCallIsWrittenAsTheTemplateWritesCalls) {
 }
 
 }  // namespace
-}  // namespace ingot::gateway
+}  // namespace ingot::gateway::model_folder_test

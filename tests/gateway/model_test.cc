@@ -7,7 +7,7 @@
 #include "gateway/api/api_error.h"
 #include "gateway/fakes.h"
 
-namespace ingot::gateway {
+namespace ingot::gateway::model_test {
 namespace {
 
 using base::json::array;
@@ -225,4 +225,4 @@ TEST(Models, AreCheckedWhenTheyAreConfigured) {
 }
 
 }  // namespace
-}  // namespace ingot::gateway
+}  // namespace ingot::gateway::model_test

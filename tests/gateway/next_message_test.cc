@@ -9,7 +9,7 @@
 #include "gateway/fakes.h"
 #include "gateway/user_feedback.h"
 
-namespace ingot::gateway {
+namespace ingot::gateway::next_message_test {
 namespace {
 
 using base::json::array;
@@ -97,4 +97,4 @@ TEST_F(NextMessageTest, IsTheUsersAlone) {
 }
 
 }  // namespace
-}  // namespace ingot::gateway
+}  // namespace ingot::gateway::next_message_test

@@ -11,7 +11,7 @@
 #include "gateway/episodes/incarnations.h"
 #include "gateway/fakes.h"
 
-namespace ingot::gateway {
+namespace ingot::gateway::opening_test {
 namespace {
 
 using base::json::array;
@@ -239,4 +239,4 @@ TEST(Incarnations, AreForgottenBeyondTheirLimits) {
 }
 
 }  // namespace
-}  // namespace ingot::gateway
+}  // namespace ingot::gateway::opening_test

@@ -12,7 +12,7 @@
 #include "gateway/fakes.h"
 #include "gateway/gateway.h"
 
-namespace ingot::gateway {
+namespace ingot::gateway::recovery_test {
 namespace {
 
 using base::json::array;
@@ -338,4 +338,4 @@ TEST(Recovery, APoolThatDoesNotAnswerIsAnError) {
 }
 
 }  // namespace
-}  // namespace ingot::gateway
+}  // namespace ingot::gateway::recovery_test

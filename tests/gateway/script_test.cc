@@ -7,7 +7,7 @@
 #include "gateway/fakes.h"
 #include "text/output/output_format.h"
 
-namespace ingot::gateway {
+namespace ingot::gateway::script_test {
 namespace {
 
 absl::StatusOr<std::shared_ptr<ScriptedModel>> Parse(const std::string& text) {
@@ -81,4 +81,4 @@ TEST(ScriptedModelTest, ErrorsNameTheLine) {
 }
 
 }  // namespace
-}  // namespace ingot::gateway
+}  // namespace ingot::gateway::script_test

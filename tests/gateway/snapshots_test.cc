@@ -12,7 +12,7 @@
 #include "gateway/fakes.h"
 #include "gateway/gateway.h"
 
-namespace ingot::gateway {
+namespace ingot::gateway::snapshots_test {
 namespace {
 
 using base::json::array;
@@ -328,4 +328,4 @@ TEST_F(SnapshotsTest, AWaitingCallThatItsClientLeavesHoldsNothingUp) {
 }
 
 }  // namespace
-}  // namespace ingot::gateway
+}  // namespace ingot::gateway::snapshots_test

@@ -15,7 +15,7 @@
 #include "text/chat/template_format.h"
 #include "text/output/output_format.h"
 
-namespace ingot::gateway {
+namespace ingot::gateway::splice_test {
 namespace {
 
 using base::json::array;
@@ -590,4 +590,4 @@ TEST(KeptPrefixOf, AnyPrefixIsItsIdsOrNothing) {
 }
 
 }  // namespace
-}  // namespace ingot::gateway
+}  // namespace ingot::gateway::splice_test

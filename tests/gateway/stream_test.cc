@@ -3,7 +3,7 @@
 
 #include "gateway/fakes.h"
 
-namespace ingot::gateway {
+namespace ingot::gateway::stream_test {
 namespace {
 
 using base::json::object;
@@ -223,4 +223,4 @@ TEST(Stream, LeavesTextAloneThatLooksLikeACallWhenThereAreNoTools) {
 }
 
 }  // namespace
-}  // namespace ingot::gateway
+}  // namespace ingot::gateway::stream_test

@@ -10,7 +10,7 @@
 #include "text/output/output_pattern.h"
 #include "text/output/output_samples.h"
 
-namespace ingot::gateway {
+namespace ingot::gateway::turn_text_test {
 namespace {
 
 struct Whole {
@@ -368,4 +368,4 @@ TEST(TurnText, ALongTurnTakesLinearTime) {
 }
 
 }  // namespace
-}  // namespace ingot::gateway
+}  // namespace ingot::gateway::turn_text_test

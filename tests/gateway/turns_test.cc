@@ -12,7 +12,7 @@
 #include "gateway/episodes/episode.h"
 #include "gateway/fakes.h"
 
-namespace ingot::gateway {
+namespace ingot::gateway::turns_test {
 namespace {
 
 using base::json::object;
@@ -295,4 +295,4 @@ TEST(Turns, ALimitCountsRecordedCalls) {
 }
 
 }  // namespace
-}  // namespace ingot::gateway
+}  // namespace ingot::gateway::turns_test

@@ -6,7 +6,7 @@
 #include "grammar/support.h"
 #include "trials.h"
 
-namespace ingot::grammar {
+namespace ingot::grammar::grammar_mask_test {
 namespace {
 
 struct Random {
@@ -259,4 +259,4 @@ TEST(TokenSetTest, IsAListWhileSmall) {
 }
 
 }  // namespace
-}  // namespace ingot::grammar
+}  // namespace ingot::grammar::grammar_mask_test

@@ -4,7 +4,7 @@
 
 #include "grammar/random_schemas.h"
 
-namespace ingot::grammar {
+namespace ingot::grammar::grammar_property_test {
 namespace {
 
 TEST(GrammarPropertyTest, SampledTextsAreValidAndValidTextsAreAccepted) {
@@ -142,4 +142,4 @@ TEST(GrammarPropertyTest, HostileSchemasEndSoon) {
 }
 
 }  // namespace
-}  // namespace ingot::grammar
+}  // namespace ingot::grammar::grammar_property_test

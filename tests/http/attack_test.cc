@@ -10,7 +10,7 @@
 #include "http/echo_handler.h"
 #include "http/limits.h"
 
-namespace ingot::http {
+namespace ingot::http::attack_test {
 namespace {
 
 constexpr char kHello[] = R"({"messages":[{"role":"user","content":"hi"}]})";
@@ -272,4 +272,4 @@ TEST(HttpOptions, PlainTextStaysOnThisMachineUnlessSaidOtherwise) {
 }
 
 }  // namespace
-}  // namespace ingot::http
+}  // namespace ingot::http::attack_test

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace ingot::http {
+namespace ingot::http::places_test {
 namespace {
 
 using testing::ElementsAre;
@@ -141,4 +141,4 @@ TEST(PlacesTest, ARoomHasItsShareAlone) {
 }
 
 }  // namespace
-}  // namespace ingot::http
+}  // namespace ingot::http::places_test

@@ -5,7 +5,7 @@
 #include "http/echo_handler.h"
 #include "http/tls_files.h"
 
-namespace ingot::http {
+namespace ingot::http::tls_test {
 namespace {
 
 // A blocking TLS client that trusts one certificate.
@@ -150,4 +150,4 @@ TEST(Tls, FilesThatDoNotServeAreNamed) {
 }
 
 }  // namespace
-}  // namespace ingot::http
+}  // namespace ingot::http::tls_test

@@ -13,7 +13,7 @@
 #include "http/echo_handler.h"
 #include "http/server.h"
 
-namespace ingot::http {
+namespace ingot::http::unix_socket_test {
 namespace {
 
 class UnixSocket : public ::testing::Test {
@@ -102,4 +102,4 @@ TEST_F(UnixSocket, TakesAPathThatIsTooLongForAnAddress) {
 }
 
 }  // namespace
-}  // namespace ingot::http
+}  // namespace ingot::http::unix_socket_test

@@ -11,7 +11,7 @@
 #include "reward/terms/verdict.h"
 #include "term_maker.h"
 
-namespace ingot::reward {
+namespace ingot::reward::judge_test {
 namespace {
 
 using Answer = std::function<absl::StatusOr<std::string>(const JudgeQuestion&)>;
@@ -378,4 +378,4 @@ TEST(ExternalOfAGroup, AServerThatIsLateIsAskedAgainAndThenAnErrorOfAll) {
 }
 
 }  // namespace
-}  // namespace ingot::reward
+}  // namespace ingot::reward::judge_test

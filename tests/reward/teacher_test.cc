@@ -7,7 +7,7 @@
 #include "term_maker.h"
 #include "tree/token_advantages.h"
 
-namespace ingot::reward {
+namespace ingot::reward::teacher_test {
 namespace {
 
 using testing::ElementsAre;
@@ -125,4 +125,4 @@ TEST_F(TeacherTest, ATermNeedsTheTeachersName) {
 }
 
 }  // namespace
-}  // namespace ingot::reward
+}  // namespace ingot::reward::teacher_test

@@ -9,7 +9,7 @@
 #include "rollout/rig.h"
 #include "rollout/speculation/given_drafter.h"
 
-namespace ingot::rollout {
+namespace ingot::rollout::engine_draws_test {
 namespace {
 
 constexpr uint64_t kRequests = 60;
@@ -90,4 +90,4 @@ TEST(EngineDrawsTest, ADrawFromRowsThatAreNaNIsAnError) {
 }
 
 }  // namespace
-}  // namespace ingot::rollout
+}  // namespace ingot::rollout::engine_draws_test

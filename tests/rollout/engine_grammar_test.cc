@@ -14,7 +14,7 @@
 #include "rollout/fake_model.h"
 #include "rollout/fake_tokenizer.h"
 
-namespace ingot::rollout {
+namespace ingot::rollout::engine_grammar_test {
 namespace {
 
 using testing::HasSubstr;
@@ -334,4 +334,4 @@ TEST(EngineGrammarTest, ForcedIdsIgnoreTheGrammar) {
 }
 
 }  // namespace
-}  // namespace ingot::rollout
+}  // namespace ingot::rollout::engine_grammar_test

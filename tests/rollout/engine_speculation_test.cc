@@ -10,7 +10,7 @@
 #include "rollout/rig.h"
 #include "rollout/seen.h"
 
-namespace ingot::rollout {
+namespace ingot::rollout::engine_speculation_test {
 namespace {
 
 using testing::ElementsAre;
@@ -251,4 +251,4 @@ TEST(FirstIndexTest, BeyondThePromptOrTheLimitsIsAnError) {
 }
 
 }  // namespace
-}  // namespace ingot::rollout
+}  // namespace ingot::rollout::engine_speculation_test

@@ -13,7 +13,7 @@
 #include "rollout/grpc_client.h"
 #include "weights/grpc_sink.h"
 
-namespace ingot::rollout {
+namespace ingot::rollout::grpc_test {
 namespace {
 
 struct Remote {
@@ -270,4 +270,4 @@ TEST(RolloutGrpcTest, AnEngineThatGoesAwayEndsItsRequestsWithUnavailable) {
 }
 
 }  // namespace
-}  // namespace ingot::rollout
+}  // namespace ingot::rollout::grpc_test

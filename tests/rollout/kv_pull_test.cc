@@ -15,7 +15,7 @@
 #include "rollout/kv_store_rig.h"
 #include "rollout/routing/engine_set.h"
 
-namespace ingot::rollout {
+namespace ingot::rollout::kv_pull_test {
 namespace {
 
 using kv::Chunk;
@@ -219,4 +219,4 @@ TEST_F(KvPullTest, AnEnginePullsWhatAnotherOneComputed) {
 }
 
 }  // namespace
-}  // namespace ingot::rollout
+}  // namespace ingot::rollout::kv_pull_test

@@ -10,7 +10,7 @@
 #include "kv/file_store.h"
 #include "rollout/small_transformer.h"
 
-namespace ingot::rollout {
+namespace ingot::rollout::kv_store_identity_test {
 namespace {
 
 model::ModelConfig Hybrid() {
@@ -110,4 +110,4 @@ INSTANTIATE_TEST_SUITE_P(Models, KvStoreIdentityTest,
                          testing::Combine(testing::Bool(), testing::Values(at::kFloat, at::kBFloat16)));
 
 }  // namespace
-}  // namespace ingot::rollout
+}  // namespace ingot::rollout::kv_store_identity_test

@@ -10,7 +10,7 @@
 #include "kv/memory_store.h"
 #include "rollout/kv_store_rig.h"
 
-namespace ingot::rollout {
+namespace ingot::rollout::kv_store_test {
 namespace {
 
 const v1::GenerateRequest kAsk = Ask(LongPrompt(67), 5);
@@ -330,4 +330,4 @@ TEST_F(KvStoreTest, OptionsThatDoNotFitAreNamed) {
 }
 
 }  // namespace
-}  // namespace ingot::rollout
+}  // namespace ingot::rollout::kv_store_test

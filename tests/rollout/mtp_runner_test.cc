@@ -16,7 +16,7 @@
 #include "model/sequence_attention.h"
 #include "rollout/small_transformer.h"
 
-namespace ingot::rollout {
+namespace ingot::rollout::mtp_runner_test {
 namespace {
 
 constexpr int64_t kBlock = 4;
@@ -171,4 +171,4 @@ TEST_P(MtpRunnerTest, DraftsChangeNoBit) {
 }
 
 }  // namespace
-}  // namespace ingot::rollout
+}  // namespace ingot::rollout::mtp_runner_test

@@ -11,7 +11,7 @@
 
 #include "rollout/rig.h"
 
-namespace ingot::rollout {
+namespace ingot::rollout::parking_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -197,4 +197,4 @@ TEST(ParkingTest, ALeavingEngineFinishesItsRequestsAlthoughItIsParked) {
 }
 
 }  // namespace
-}  // namespace ingot::rollout
+}  // namespace ingot::rollout::parking_test

@@ -9,7 +9,7 @@
 #include "rollout/kv_store_rig.h"
 #include "rollout/routing/engine_set.h"
 
-namespace ingot::rollout {
+namespace ingot::rollout::prefill_test {
 namespace {
 
 const v1::GenerateRequest kAsk = Ask(LongPrompt(67), 5);
@@ -170,4 +170,4 @@ TEST_F(ImpatientPrefillTest, ASlowPrefillerIsComputedAround) {
 }
 
 }  // namespace
-}  // namespace ingot::rollout
+}  // namespace ingot::rollout::prefill_test

@@ -7,7 +7,7 @@
 #include "base/rng.h"
 #include "rollout/small_transformer.h"
 
-namespace ingot::rollout {
+namespace ingot::rollout::slices_identity_test {
 namespace {
 
 v1::GenerateRequest LongAsk(uint64_t seed) {
@@ -94,4 +94,4 @@ TEST(SliceIdentityTest, OverVersionsEachTokenHasTheLogprobOfItsVersion) {
 }
 
 }  // namespace
-}  // namespace ingot::rollout
+}  // namespace ingot::rollout::slices_identity_test

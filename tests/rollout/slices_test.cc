@@ -9,7 +9,7 @@
 #include "rollout/rig.h"
 #include "rollout/seen.h"
 
-namespace ingot::rollout {
+namespace ingot::rollout::slices_test {
 namespace {
 
 using testing::HasSubstr;
@@ -282,4 +282,4 @@ TEST(SliceTest, TheRestIsAcceptedByAFullEngineUpToTwiceItsLimit) {
 }
 
 }  // namespace
-}  // namespace ingot::rollout
+}  // namespace ingot::rollout::slices_test

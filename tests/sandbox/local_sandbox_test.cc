@@ -20,7 +20,7 @@
 #include "sandbox/sandbox_fault.h"
 #include "sandbox/test_sandbox.h"
 
-namespace ingot::sandbox {
+namespace ingot::sandbox::local_sandbox_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -455,4 +455,4 @@ TEST(SandboxFaultTest, AnAgentFailsForAFolderThatItCouldRemoveAndForNoOther) {
 }
 
 }  // namespace
-}  // namespace ingot::sandbox
+}  // namespace ingot::sandbox::local_sandbox_test

@@ -19,7 +19,7 @@
 #include "sandbox/launch_messages.h"
 #include "sandbox/test_sandbox.h"
 
-namespace ingot::sandbox {
+namespace ingot::sandbox::strong_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -574,4 +574,4 @@ TEST_F(StrongTest, RequireRaisesTheIsolationLevel) {
 }
 
 }  // namespace
-}  // namespace ingot::sandbox
+}  // namespace ingot::sandbox::strong_test

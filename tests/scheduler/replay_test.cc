@@ -16,7 +16,7 @@
 #include "scheduler/makers.h"
 #include "scheduler/policy_sim.h"
 
-namespace ingot::scheduler {
+namespace ingot::scheduler::replay_test {
 namespace {
 
 constexpr int64_t kEventsPerRun = 4000;
@@ -285,4 +285,4 @@ TEST(ReplayTest, AReplayedSchedulerDecidesAsTheOneThatCrashed) {
 }
 
 }  // namespace
-}  // namespace ingot::scheduler
+}  // namespace ingot::scheduler::replay_test

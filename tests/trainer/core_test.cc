@@ -13,7 +13,7 @@
 #include "trainer/options.h"
 #include "trainer/schedule.h"
 
-namespace ingot::trainer {
+namespace ingot::trainer::core_test {
 namespace {
 
 using ::testing::DoubleNear;
@@ -817,4 +817,4 @@ TEST(PrepareBatch, RejectsWrongNumbersOfGroupsAndSamples) {
 }
 
 }  // namespace
-}  // namespace ingot::trainer
+}  // namespace ingot::trainer::core_test

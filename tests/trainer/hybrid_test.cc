@@ -16,7 +16,7 @@
 #include "trainer/trainer.h"
 #include "tree/cut.h"
 
-namespace ingot::trainer {
+namespace ingot::trainer::hybrid_test {
 namespace {
 
 model::ModelConfig Hybrid(model::ModelConfig c) {
@@ -214,4 +214,4 @@ TEST(Hybrid, IsRejectedOnADeviceWithoutKernels) {
 }
 
 }  // namespace
-}  // namespace ingot::trainer
+}  // namespace ingot::trainer::hybrid_test

@@ -12,7 +12,7 @@
 #include "trainer/batch.h"
 #include "trainer/objectives/step_loss.h"
 
-namespace ingot::trainer {
+namespace ingot::trainer::preset_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -284,4 +284,4 @@ TEST(StepLoss, NamesTheCallsThatAreNotFinite) {
 }
 
 }  // namespace
-}  // namespace ingot::trainer
+}  // namespace ingot::trainer::preset_test

@@ -16,7 +16,7 @@
 #include "tiny_model.h"
 #include "trainer/trainer.h"
 
-namespace ingot::trainer {
+namespace ingot::trainer::sft_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -425,4 +425,4 @@ TEST(Sft, ComesBeforeTheFirstStepOnly) {
 }
 
 }  // namespace
-}  // namespace ingot::trainer
+}  // namespace ingot::trainer::sft_test

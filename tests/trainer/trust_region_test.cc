@@ -13,7 +13,7 @@
 #include "tiny_model.h"
 #include "trainer/trainer.h"
 
-namespace ingot::trainer {
+namespace ingot::trainer::trust_region_test {
 namespace {
 
 constexpr int64_t kVocab = 37;
@@ -348,4 +348,4 @@ TEST(TrustRegion, RejectsBoundsThatMeanNothing) {
 }
 
 }  // namespace
-}  // namespace ingot::trainer
+}  // namespace ingot::trainer::trust_region_test

@@ -6,7 +6,7 @@
 
 #include <map>
 
-namespace ingot::view {
+namespace ingot::view::accounts_test {
 namespace {
 
 Row Step(int64_t step, double time, std::map<std::string, double> values) { return {step, time, std::move(values)}; }
@@ -75,4 +75,4 @@ TEST(EfficiencyOf, SaysNothingWithoutThreeStepsOrWithoutTokens) {
 }
 
 }  // namespace
-}  // namespace ingot::view
+}  // namespace ingot::view::accounts_test

@@ -11,7 +11,7 @@
 
 #include "datapool/make_pool.h"
 
-namespace ingot::view {
+namespace ingot::view::eval_figures_test {
 namespace {
 
 using ::testing::Contains;
@@ -159,4 +159,4 @@ TEST(EvalFiguresOf, ReadsTheNewestAttemptsOfOneVersion) {
 }
 
 }  // namespace
-}  // namespace ingot::view
+}  // namespace ingot::view::eval_figures_test

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace ingot::view {
+namespace ingot::view::eval_table_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -87,4 +87,4 @@ TEST(EvalTable, IsJsonWithEveryPass) {
 }
 
 }  // namespace
-}  // namespace ingot::view
+}  // namespace ingot::view::eval_table_test

@@ -5,7 +5,7 @@
 
 #include "datapool/make_pool.h"
 
-namespace ingot::view {
+namespace ingot::view::journal_test {
 namespace {
 
 namespace pools = datapool::testing;
@@ -66,4 +66,4 @@ TEST(Journal, OfAnEmptyPoolHasNothingOfTheRunBefore) {
 }
 
 }  // namespace
-}  // namespace ingot::view
+}  // namespace ingot::view::journal_test

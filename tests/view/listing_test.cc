@@ -6,7 +6,7 @@
 
 #include "view/make_run.h"
 
-namespace ingot::view {
+namespace ingot::view::listing_test {
 namespace {
 
 class ListingTest : public ::testing::Test {
@@ -77,4 +77,4 @@ TEST_F(ListingTest, APageThatIsFullSaysWhereTheNextBegins) {
 }
 
 }  // namespace
-}  // namespace ingot::view
+}  // namespace ingot::view::listing_test

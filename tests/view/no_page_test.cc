@@ -7,7 +7,7 @@
 #include "view/make_run.h"
 #include "view/page.h"
 
-namespace ingot::view {
+namespace ingot::view::no_page_test {
 namespace {
 
 TEST(Page, OfABuildWithoutNpmSaysSoAndAnswersTheJson) {
@@ -30,4 +30,4 @@ TEST(Page, OfABuildWithoutNpmSaysSoAndAnswersTheJson) {
 }
 
 }  // namespace
-}  // namespace ingot::view
+}  // namespace ingot::view::no_page_test

@@ -6,7 +6,7 @@
 
 #include "datapool/make_pool.h"
 
-namespace ingot::view {
+namespace ingot::view::origins_test {
 namespace {
 
 namespace pools = datapool::testing;
@@ -85,4 +85,4 @@ TEST_F(OriginsTest, NothingElseIsTakenForEither) {
 }
 
 }  // namespace
-}  // namespace ingot::view
+}  // namespace ingot::view::origins_test

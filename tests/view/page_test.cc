@@ -11,7 +11,7 @@
 #include "view/bundle.h"
 #include "view/make_run.h"
 
-namespace ingot::view {
+namespace ingot::view::page_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -216,4 +216,4 @@ TEST_F(PageTest, ManyTabsAtOnceAllGetTheirAnswer) {
 }
 
 }  // namespace
-}  // namespace ingot::view
+}  // namespace ingot::view::page_test

@@ -12,7 +12,7 @@
 #include "view/evaluation/comparison.h"
 #include "view/make_run.h"
 
-namespace ingot::view {
+namespace ingot::view::paired_difference_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -130,4 +130,4 @@ TEST(Compare, NamesEvaluationsOnDifferentTasks) {
 }
 
 }  // namespace
-}  // namespace ingot::view
+}  // namespace ingot::view::paired_difference_test

@@ -9,7 +9,7 @@
 #include "view/evaluation/svg_chart.h"
 #include "view/make_run.h"
 
-namespace ingot::view {
+namespace ingot::view::report_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -188,4 +188,4 @@ TEST_F(ReportTest, AComparisonHasIntervalsAndThePairedDifference) {
 }
 
 }  // namespace
-}  // namespace ingot::view
+}  // namespace ingot::view::report_test

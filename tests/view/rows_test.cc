@@ -8,10 +8,10 @@
 
 #include "datapool/make_pool.h"
 
-namespace ingot::view {
+namespace ingot::view::rows_test {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 class RowsTest : public ::testing::Test {
  protected:
@@ -89,4 +89,4 @@ TEST_F(RowsTest, TheLastRowsAreThoseThatHaveTheMetric) {
 }
 
 }  // namespace
-}  // namespace ingot::view
+}  // namespace ingot::view::rows_test

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "datapool/make_pool.h"
 
-namespace ingot::view {
+namespace ingot::view::run_index_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -102,7 +102,7 @@ TEST_F(RunIndexTest, NothingOutsideTheListedRunsIsRead) {
 TEST_F(RunIndexTest, TheAnswersOfARunAreThoseOfItsOwnPage) {
   EXPECT_EQ(*Ask("/api/of/one/episodes?reward_min=0.5&of=x"), "/api/episodes?reward_min=0.5&of=x");
   EXPECT_EQ(*Ask("/api/of/two%2C%20of%20%5Cx1b%5B31m/run"), "/api/run");
-  EXPECT_THAT(opened_, testing::ElementsAre("one", "two, of \x1b[31m"));
+  EXPECT_THAT(opened_, ::testing::ElementsAre("one", "two, of \x1b[31m"));
   for (const char* target : {"/api/of/", "/api/of/three/run", "/api/of/../one/run", "/api/of/..%2Fone/run"}) {
     EXPECT_TRUE(absl::IsNotFound(Ask(target).status())) << target;
   }
@@ -129,7 +129,7 @@ TEST_F(RunIndexTest, AComparisonHasIntervalsOverTasksAndReadsAnEvaluationOnce) {
   EXPECT_THAT(compared, HasSubstr(R"("difference":{"mean":0.5,"low":0.0,"high":1.0,"values":4})"));
   EXPECT_THAT(compared, HasSubstr("\"settled\":true"));
   EXPECT_EQ(*Ask("/api/compared?run=six&first=four"), compared);
-  EXPECT_THAT(opened_, testing::ElementsAre("six", "four"));
+  EXPECT_THAT(opened_, ::testing::ElementsAre("six", "four"));
   EXPECT_THAT(*Ask("/api/compared?run=six&first=six"), HasSubstr("\"difference\":null"));
   EXPECT_THAT(*Ask("/api/compared?run=one"), HasSubstr(R"("evaluation":null)"));
 }
@@ -175,4 +175,4 @@ TEST_F(RunIndexTest, ProgressOfALongRunEndsWithItsLastStep) {
 }
 
 }  // namespace
-}  // namespace ingot::view
+}  // namespace ingot::view::run_index_test

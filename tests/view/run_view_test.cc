@@ -9,7 +9,7 @@
 
 #include "view/make_run.h"
 
-namespace ingot::view {
+namespace ingot::view::run_view_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -186,4 +186,4 @@ TEST_F(RunViewTest, CountsOfAnotherRunsGroupsAreForgotten) {
 }
 
 }  // namespace
-}  // namespace ingot::view
+}  // namespace ingot::view::run_view_test

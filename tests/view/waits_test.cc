@@ -6,13 +6,13 @@
 
 #include "datapool/make_pool.h"
 
-namespace ingot::view {
+namespace ingot::view::waits_test {
 namespace {
 
 namespace pools = datapool::testing;
-using testing::DoubleNear;
-using testing::Pair;
-using testing::UnorderedElementsAre;
+using ::testing::DoubleNear;
+using ::testing::Pair;
+using ::testing::UnorderedElementsAre;
 
 constexpr int64_t kSecond = 1'000'000'000;
 
@@ -81,4 +81,4 @@ TEST(Waits, OfABatchAddUpToTheWaitWhatever) {
 }
 
 }  // namespace
-}  // namespace ingot::view
+}  // namespace ingot::view::waits_test

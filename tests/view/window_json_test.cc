@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "view/make_run.h"
 
-namespace ingot::view {
+namespace ingot::view::window_json_test {
 namespace {
 
 TEST(WindowJson, ShowsTheGroupsFromTheHeadOnWithTheirCauses) {
@@ -53,4 +53,4 @@ TEST(Journal, ATrainedGroupHoldsItsSlotUntilItsVersionIsLive) {
 }
 
 }  // namespace
-}  // namespace ingot::view
+}  // namespace ingot::view::window_json_test

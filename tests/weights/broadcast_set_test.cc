@@ -11,7 +11,7 @@
 #include "weights/make_snapshot.h"
 #include "weights/publisher.h"
 
-namespace ingot::weights {
+namespace ingot::weights::broadcast_set_test {
 namespace {
 
 using testing::ApplyingEngine;
@@ -261,4 +261,4 @@ TEST_F(BroadcastSetTest, AMemberWhoseUpdateDoesNotComeHoldsNobodyBack) {
 }
 
 }  // namespace
-}  // namespace ingot::weights
+}  // namespace ingot::weights::broadcast_set_test

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <iterator>
 
-namespace ingot::app {
+namespace ingot::app::run_roles_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -285,4 +285,4 @@ TEST(RunRoles, RanksOnSeveralNodesMeetAtTheFirst) {
 }
 
 }  // namespace
-}  // namespace ingot::app
+}  // namespace ingot::app::run_roles_test

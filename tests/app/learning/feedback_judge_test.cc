@@ -15,7 +15,7 @@
 #include "datapool/make_pool.h"
 #include "gateway/api/api_error.h"
 
-namespace ingot::app {
+namespace ingot::app::feedback_judge_test {
 namespace {
 
 namespace pools = datapool::testing;
@@ -234,4 +234,4 @@ TEST(Reaction, TheQuestionKeepsAMessageBetweenItsMarkers) {
 }
 
 }  // namespace
-}  // namespace ingot::app
+}  // namespace ingot::app::feedback_judge_test

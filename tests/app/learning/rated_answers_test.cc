@@ -11,7 +11,7 @@
 #include "datapool/make_pool.h"
 #include "gateway/api/api_error.h"
 
-namespace ingot::app {
+namespace ingot::app::rated_answers_test {
 namespace {
 
 namespace pools = datapool::testing;
@@ -108,4 +108,4 @@ TEST_F(RatedAnswersTest, RejectsAFileOfUsersThatOthersCanRead) {
 }
 
 }  // namespace
-}  // namespace ingot::app
+}  // namespace ingot::app::rated_answers_test

@@ -11,7 +11,7 @@
 #include "datapool/make_pool.h"
 #include "trainer/checkpoints/checkpoint.h"
 
-namespace ingot::app {
+namespace ingot::app::rollback_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -156,4 +156,4 @@ TEST_F(RollbackTest, ARejectedRoundsCandidateIsRemoved) {
 }
 
 }  // namespace
-}  // namespace ingot::app
+}  // namespace ingot::app::rollback_test

@@ -13,7 +13,7 @@
 #include "base/hostile_text.h"
 #include "http/wire.h"
 
-namespace ingot::app {
+namespace ingot::app::episodes_endpoint_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -105,4 +105,4 @@ TEST_F(EpisodesEndpointTest, MalformedRequestsEndNothing) {
 }
 
 }  // namespace
-}  // namespace ingot::app
+}  // namespace ingot::app::episodes_endpoint_test

@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-namespace ingot::app {
+namespace ingot::app::engine_metrics_test {
 namespace {
 
 using ::testing::Contains;
@@ -200,4 +200,4 @@ TEST(EngineMetricsTest, ServersHaveTheSlowestTimesAndNewCounts) {
 }
 
 }  // namespace
-}  // namespace ingot::app
+}  // namespace ingot::app::engine_metrics_test

@@ -10,7 +10,7 @@
 #include "text/chat/template_format.h"
 #include "text/output/output_format.h"
 
-namespace ingot::gateway {
+namespace ingot::gateway::grown_answers_test {
 namespace {
 
 using base::json::array;
@@ -228,4 +228,4 @@ TEST(LineEnds, OfAKeptPrefixDoNotMatter) {
 }
 
 }  // namespace
-}  // namespace ingot::gateway
+}  // namespace ingot::gateway::grown_answers_test

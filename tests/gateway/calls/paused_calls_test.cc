@@ -4,7 +4,7 @@
 #include "gateway/fakes.h"
 #include "gateway/prompt/generation.h"
 
-namespace ingot::gateway {
+namespace ingot::gateway::paused_calls_test {
 namespace {
 
 using base::json::array;
@@ -326,4 +326,4 @@ TEST(PartOf, KeepsWhatBelongsToTheIds) {
 }
 
 }  // namespace
-}  // namespace ingot::gateway
+}  // namespace ingot::gateway::paused_calls_test

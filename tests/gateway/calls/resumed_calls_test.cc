@@ -5,7 +5,7 @@
 #include "gateway/fakes.h"
 #include "gateway/prompt/generation.h"
 
-namespace ingot::gateway {
+namespace ingot::gateway::resumed_calls_test {
 namespace {
 
 using base::json::array;
@@ -186,4 +186,4 @@ TEST(ResumedCall, CountsTheSecondEnginesTimesFromItsOwnArrival) {
 }
 
 }  // namespace
-}  // namespace ingot::gateway
+}  // namespace ingot::gateway::resumed_calls_test

@@ -6,7 +6,7 @@
 #include <string>
 #include <thread>
 
-namespace ingot::gateway {
+namespace ingot::gateway::snapshot_files_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -106,4 +106,4 @@ TEST_F(SnapshotFilesTest, TransfersAreBoundedAndEndWithTheirReader) {
 }
 
 }  // namespace
-}  // namespace ingot::gateway
+}  // namespace ingot::gateway::snapshot_files_test

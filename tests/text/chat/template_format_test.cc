@@ -8,7 +8,7 @@
 
 #include "text/output/read_turn.h"
 
-namespace ingot::text {
+namespace ingot::text::template_format_test {
 namespace {
 
 using testing::HasSubstr;
@@ -509,4 +509,4 @@ TEST(ConversationJsonTest, KeepsEveryFieldThatATemplateMayRead) {
 }
 
 }  // namespace
-}  // namespace ingot::text
+}  // namespace ingot::text::template_format_test

@@ -15,7 +15,7 @@
 
 #include "text/chat/template_format.h"
 
-namespace ingot::text {
+namespace ingot::text::template_turns_test {
 namespace {
 
 struct Sample {
@@ -383,4 +383,4 @@ TEST(TemplateTurns, OfOtherFamilies) {
 }
 
 }  // namespace
-}  // namespace ingot::text
+}  // namespace ingot::text::template_turns_test

@@ -5,7 +5,7 @@
 
 #include "text/output/output_format.h"
 
-namespace ingot::text {
+namespace ingot::text::output_writer_test {
 namespace {
 
 // name(arguments) of all calls, without the content around them.
@@ -140,4 +140,4 @@ TEST(OutputRows, NameTheirFaults) {
 }
 
 }  // namespace
-}  // namespace ingot::text
+}  // namespace ingot::text::output_writer_test

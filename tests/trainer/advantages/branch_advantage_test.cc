@@ -7,7 +7,7 @@
 #include "trainer/advantages/group_rows.h"
 #include "trainer/batch.h"
 
-namespace ingot::trainer {
+namespace ingot::trainer::branch_advantage_test {
 namespace {
 
 using ::testing::DoubleNear;
@@ -221,4 +221,4 @@ TEST(BranchedBatch, TokensOfATrunkCountOnceAndItsLeavesMakeUpTheGroup) {
 }
 
 }  // namespace
-}  // namespace ingot::trainer
+}  // namespace ingot::trainer::branch_advantage_test

@@ -12,7 +12,7 @@
 #include "trainer/batch.h"
 #include "trainer/episode_metrics.h"
 
-namespace ingot::trainer {
+namespace ingot::trainer::role_advantage_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -206,4 +206,4 @@ TEST(EpisodeMetrics, HaveNoRolesOfOneRoleAndABoundedNumber) {
 }
 
 }  // namespace
-}  // namespace ingot::trainer
+}  // namespace ingot::trainer::role_advantage_test

@@ -15,7 +15,7 @@
 #include "trainer/checkpoints/checkpoint_copy.h"
 #include "trainer/trainer.h"
 
-namespace ingot::trainer {
+namespace ingot::trainer::checkpoint_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -358,4 +358,4 @@ TEST(CheckpointCopy, RejectsADamagedCheckpoint) {
 }
 
 }  // namespace
-}  // namespace ingot::trainer
+}  // namespace ingot::trainer::checkpoint_test

@@ -14,7 +14,7 @@
 #include "base/rng.h"
 #include "trainer/objectives/off_policy_mask.h"
 
-namespace ingot::trainer {
+namespace ingot::trainer::objective_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -550,4 +550,4 @@ TEST(Objective, SaysItsEffectiveBounds) {
 }
 
 }  // namespace
-}  // namespace ingot::trainer
+}  // namespace ingot::trainer::objective_test

@@ -11,7 +11,7 @@
 #include "trainer/batch.h"
 #include "trainer/objectives/step_loss.h"
 
-namespace ingot::trainer {
+namespace ingot::trainer::paper_formulas_test {
 namespace {
 
 struct Token {
@@ -619,4 +619,4 @@ TEST(Papers, LossAndGradientUnderMasks) {
 }
 
 }  // namespace
-}  // namespace ingot::trainer
+}  // namespace ingot::trainer::paper_formulas_test

@@ -28,7 +28,7 @@
 #include "trials.h"
 #include "weights/delta.h"
 
-namespace ingot::trainer {
+namespace ingot::trainer::rank_training_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -771,4 +771,4 @@ TEST_F(RankCheckpoint, AFailedWriteLeavesTheEarlierOne) {
 }
 
 }  // namespace
-}  // namespace ingot::trainer
+}  // namespace ingot::trainer::rank_training_test

@@ -16,7 +16,7 @@
 #include "trainer/parallel/rank_memory.h"
 #include "trainer/parallel/sharded_adamw.h"
 
-namespace ingot::trainer {
+namespace ingot::trainer::ranks_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -315,7 +315,7 @@ TEST(ShardedAdamW, OwnersHoldEqualSharesAsFarAsWholeParametersAllow) {
   // 50 | 30 | 20 + 10 ..., the largest first: 50 -> 0, 30 -> 1, 20 -> 1, 10 -> 0 (tied at 50: the lower rank).
   EXPECT_THAT(OwnersOf({10, 20, 30, 50}, 2), ElementsAre(0, 1, 1, 0));
   EXPECT_THAT(OwnersOf({5}, 3), ElementsAre(0));
-  EXPECT_THAT(OwnersOf({}, 3), ElementsAre());
+  EXPECT_THAT(OwnersOf(std::vector<int64_t>{}, 3), ElementsAre());
 }
 
 TEST(ShardedAdamW, ARankThatOwnsNothingTakesPart) {
@@ -392,4 +392,4 @@ TEST(RankMemory, AFrozenBaseIsDividedByLayerToo) {
 }
 
 }  // namespace
-}  // namespace ingot::trainer
+}  // namespace ingot::trainer::ranks_test

@@ -10,7 +10,7 @@
 
 #include "app/cluster/launchers/kubernetes_launcher.h"
 
-namespace ingot::app {
+namespace ingot::app::kubernetes_test {
 namespace {
 
 using ::testing::Contains;
@@ -333,4 +333,4 @@ TEST_F(KubernetesLauncherTest, StopsInOrderAndWaitsForThePods) {
 }
 
 }  // namespace
-}  // namespace ingot::app
+}  // namespace ingot::app::kubernetes_test

@@ -10,7 +10,7 @@
 #include <fstream>
 #include <sstream>
 
-namespace ingot::app {
+namespace ingot::app::slurm_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -256,4 +256,4 @@ TEST_F(WatchSlurmTest, FindsAJobOfTheRunsFolderThatWasSubmittedBefore) {
 }
 
 }  // namespace
-}  // namespace ingot::app
+}  // namespace ingot::app::slurm_test
