@@ -36,11 +36,12 @@ from sass_loops import inner_loop, parse  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SOURCES = ("src/kernels/cuda/attention.cu", "src/kernels/cuda/attention_backward_mma.cu", "src/kernels/cuda/attention_mma.cu",
-           "src/kernels/cuda/decode.cu", "src/kernels/cuda/draw.cu")
-# Shared memory that a launch asks for: sizeof(MmaMemory<width>), sizeof(GradQMemory<width>), and so on.
+           "src/kernels/cuda/decode.cu", "src/kernels/cuda/draw.cu", "src/kernels/cuda/product.cu")
+# Shared memory that a launch asks for: sizeof(MmaMemory<width>), sizeof(GradQMemory<width>), SharedBytes(kFewRows), and so on.
 DYNAMIC_SHARED = {"ForwardMmaKernel<64>": 37488, "ForwardMmaKernel<128>": 70256, "GradQMmaKernel<64>": 35184,
                   "GradQMmaKernel<128>": 67952, "GradKeysMmaKernel<64>": 18952, "GradKeysMmaKernel<128>": 35336, "DecodeMmaKernel<64>": 20264,
-                  "DecodeMmaKernel<128>": 36648}
+                  "DecodeMmaKernel<128>": 36648, "ProductMmaKernel<16, 64, 1, 8>": 40960, "ProductMmaKernel<64, 64, 2, 4>": 32768,
+                  "ProductMmaKernel<128, 128, 2, 4>": 65536}
 ARCHITECTURES = {"sm_80": "arch=compute_80,code=sm_80", "sm_90a": "arch=compute_90a,code=sm_90a"}
 # Published kernels by their short names: CUTLASS's fused attention, compiled from the installed package (tests/standin/cutlass.py).
 PEER_SOURCES = ("tests/kernels/sass/peer_forward.cu", "tests/kernels/sass/peer_backward.cu")
