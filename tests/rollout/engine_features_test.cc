@@ -78,6 +78,8 @@ TEST(ForcedIdsTest, EndAtLimitsAndStopsLikeDrawnIds) {
   auto stopped = run(ask);
   EXPECT_THAT(stopped->ids, ElementsAre(4, 5, 6));
   EXPECT_EQ(stopped->last.stop_string(), "fg");
+  ask.mutable_sampling()->add_stop_token_ids(6);
+  EXPECT_EQ(run(ask)->last.stop_string(), "fg") << "named, although the id would have ended the answer anyway";
 }
 
 TEST(ForcedIdsTest, UnknownIdsAreRejected) {

@@ -149,9 +149,7 @@ void EngineCore::Release(Sequence& sequence) {
 }
 
 v1::FinishReason EngineCore::FinishOf(Sequence& sequence, int32_t id, float logprob, v1::GenerateChunk* chunk) {
-  if (std::find(sequence.stop_ids.begin(), sequence.stop_ids.end(), id) != sequence.stop_ids.end()) {
-    return v1::FINISH_STOP;
-  }
+  // Stop strings come first: an answer whose last id both completes one and is a stop id ends before the string's text.
   if (sequence.stops.has_value() && sequence.sampled() <= sequence.min_new_tokens) {
     sequence.stops->Skip(id);
   } else if (sequence.stops.has_value()) {
@@ -159,6 +157,9 @@ v1::FinishReason EngineCore::FinishOf(Sequence& sequence, int32_t id, float logp
       chunk->set_stop_string(sequence.stops->stop(stop));
       return v1::FINISH_STOP;
     }
+  }
+  if (std::find(sequence.stop_ids.begin(), sequence.stop_ids.end(), id) != sequence.stop_ids.end()) {
+    return v1::FINISH_STOP;
   }
   const auto forced = static_cast<int64_t>(sequence.forced_ids.size());
   if (forced > 0 && sequence.sampled() >= forced) return v1::FINISH_STOP;
