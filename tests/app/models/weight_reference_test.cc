@@ -135,6 +135,41 @@ TEST(WeightReference, PerturbedWeightsShowEachTensorThatStaysBehind) {
   }
 }
 
+// A server whose folder ties the head to the embedding, and that loads only the embedding anew. In bf16, rounding hides
+// such a head after a step, so the trial load must show it.
+TEST(WeightReference, PerturbedWeightsShowATiedHeadThatStaysBehind) {
+  const std::string embedding = "model.embed_tokens.weight";
+  for (const at::ScalarType dtype : kTypes) {
+    model::ModelConfig tied = Config(dtype);
+    tied.tie_word_embeddings = true;
+    const Tensors before = model::testing::RandomParameters(tied, 3, dtype).tensors();
+    ASSERT_EQ(before.count("lm_head.weight"), 0u);
+    const auto reference = NewWeightReference(tied, 1);
+    const auto server_with = [&](const Tensors& tensors, const at::Tensor& head, at::ScalarType computed) {
+      Tensors all;
+      for (const auto& [name, tensor] : tensors) all[name] = tensor.to(computed);
+      all["lm_head.weight"] = head.to(computed);
+      return ServerWith(VersionOf(all), computed);
+    };
+
+    const Snapshot given = VersionOf(before), perturbed = *reference->Perturb(given);
+    const Tensors other = trainer::ParametersOf(perturbed).tensors();
+    const std::vector<PromptScores> expected = *reference->Score(perturbed, Prompts());
+    const double bound = engines::TrialBound(*perturbed, expected, *reference->Score(given, Prompts()));
+    const auto stale = engines::DifferenceOf(expected, server_with(other, before.at(embedding), dtype));
+    EXPECT_GT(stale.worst_mean(), bound) << stale.Text();
+    const auto right = engines::DifferenceOf(expected, server_with(other, other.at(embedding), at::kFloat));
+    EXPECT_LT(right.worst_mean(), bound) << "rounding alone: " << right.Text();
+
+    Tensors after = before;
+    for (auto& [name, tensor] : after) tensor = tensor + tensor.sign() * tensor.abs().mean() * 1e-3;
+    const Snapshot step = VersionOf(after);
+    const auto hidden =
+        engines::DifferenceOf(*reference->Score(step, Prompts()), server_with(after, before.at(embedding), dtype));
+    EXPECT_EQ(hidden.worst_mean() > engines::RoundingBound(*step), dtype == at::kFloat) << hidden.Text();
+  }
+}
+
 TEST(WeightReference, ReportsWeightsOfAnotherShape) {
   model::ModelConfig other = Config(at::kFloat);
   other.num_hidden_layers = 3;
