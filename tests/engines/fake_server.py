@@ -30,6 +30,7 @@ set again:
   bad_spans     true: they do not cover the answer
   no_ids        true: answers of more than one id are aborted before the first
   cut           N: streams break off after N tokens
+  end           true: streams end at their next token, as at a stop id
   broken        true: events are not JSON
   big           N: an event has N bytes
   outside       true: ids are outside the vocabulary
@@ -353,7 +354,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 spans.append({"version": label, "start": drawn, "end": drawn})
             drawn += 1
             spans[-1]["end"] = drawn
-            finish = "stop" if id in ask.stops else "length" if drawn >= ask.most else None
+            finish = "stop" if id in ask.stops or world.faults.get("end") else "length" if drawn >= ask.most else None
             if finish:
                 return self.end_answer(name, finish, held, spans, drawn, ask)
             if len(held) >= burst:
