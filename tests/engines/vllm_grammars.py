@@ -4,7 +4,8 @@
 Launches a run with `rollout.engine: vllm` and a tiny random model with a tokenizer, which the environment of VLLM makes. Its
 agents make CALLS calls (200) with a JSON schema, a regular expression, a choice, or a tool that must be called, and check what
 they get. A random model writes nothing valid by itself. They also send a schema that the server's grammars do not apply, which
-must get a 400 that names it. Prints a line per kind of constraint.
+must get a 400 that names it, and a free call, because the run does not train on calls that a grammar changed. Prints a line per
+kind of constraint.
 """
 import collections
 import json
@@ -67,6 +68,7 @@ FIELDS = {
     "choice": {"guided_choice": ["left", "right"]},
     "required": {"tools": TOOLS, "tool_choice": "required"},
     "named": {"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "weigh"}}},
+    "free": {"max_tokens": 8},
     "refused": {"response_format": {"type": "json_schema", "json_schema": {"name": "sum", "schema": {"type": "object",
         "properties": {"a": {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}}}}}},
 }
@@ -105,6 +107,7 @@ def ask(kind):
         return f"bad {error} {choice['message']}"
 
 
+ask("free")
 kind = json.load(open("task.json"))["kind"]
 with open("RESULTS", "a", encoding="utf-8") as file:
     file.write(json.dumps([kind, ask(kind)]) + "\\n")
@@ -114,7 +117,7 @@ print(os.getpid() % 2)
 
 
 def write_run(folder, vllm, steps):
-    tasks = [{"task_id": f"{kind}-{i}", "prompt": "go", "kind": kind} for i in range(8) for kind in KINDS]
+    tasks = [{"task_id": kind, "prompt": "go", "kind": kind} for kind in KINDS]
     (folder / "tasks.jsonl").write_text("".join(json.dumps(task) + "\n" for task in tasks))
     (folder / "agent.py").write_text(AGENT.replace("RESULTS", str(folder / "results.jsonl")))
     words = ["VLLM_SERVER_DEV_MODE=1", vllm, "serve", "${model}", "--host", "127.0.0.1", "--port", "${port}", "--enable-scale-out",
