@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import random
+import signal
 import socket
 import statistics
 import subprocess
@@ -27,7 +28,7 @@ from ingot_runs import Ingot, check, serving  # noqa: E402
 
 MOST_DIFFERENCE = 1e-5
 VERSIONS, PROMPTS, NEW = 3, 8, 40
-START_S = 600
+START_S = 1800
 SETTINGS = {"sft.max_steps": 60, "scheduler.groups_per_step": 2, "scheduler.group_size": 4, "scheduler.max_drops_per_batch": 8,
             "goal.first_steps": 0, "goal.last_steps": 0, "eval.tasks": "", "http.port": 0, "trainer.checkpoint_every": 1,
             "trainer.keep_checkpoints": VERSIONS}
@@ -69,18 +70,30 @@ def post(address, path, body):
     return text
 
 
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def kill_group(server):
+    """A server has processes of its own, and one that still starts outlives a request to end."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(server.pid, signal.SIGKILL)
+    server.wait()
+
+
 @contextlib.contextmanager
 def serve_vllm(vllm, base, adapters, log):
     """The address of a server with the adapters."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     words = [vllm, "serve", base, "--served-model-name", "base", "--host", "127.0.0.1", "--port", address.split(":")[1],
              "--enable-scale-out", "--skip-tokenizer-init", "--dtype", "float32", "--max-model-len", "512", "--max-num-seqs", "40",
              "--enforce-eager", "--enable-lora", "--max-lora-rank", "8", "--max-loras", str(VERSIONS)]
     more = {"VLLM_SERVER_DEV_MODE": "1", "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}
     with open(log, "w", encoding="utf-8") as output:
-        server = subprocess.Popen(words, stdout=output, stderr=subprocess.STDOUT, env=environment(vllm) | more)
+        server = subprocess.Popen(words, stdout=output, stderr=subprocess.STDOUT, env=environment(vllm) | more,
+                                  start_new_session=True)
     try:
         end = time.time() + START_S
         while not healthy(address):
@@ -90,8 +103,7 @@ def serve_vllm(vllm, base, adapters, log):
             post(address, "/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(folder)})
         yield address
     finally:
-        server.terminate()
-        server.wait(60)
+        kill_group(server)
 
 
 def healthy(address):
