@@ -65,6 +65,25 @@ def check_end(ingot, name):
     check(not left, f"folders with weights are left: {left}")
 
 
+def recorded_tokens(ingot, name):
+    """The version, the log-prob, and the position of each recorded token, and its group's version."""
+    least = {}
+    for record in ingot.journal(name):
+        if "admitted" in record:
+            admitted = record["admitted"]
+            least[admitted.get("groupId", "0")] = int(admitted.get("admittedVersion", 0))
+    for line in ingot.inspect(name, "--json", "--limit", "0").splitlines():
+        tree = json.loads(line)
+        for call in tree.get("calls", ()):
+            position = int(call["contextTokens"])
+            for key in call.get("sampledKeys", ()):
+                segment = tree["segments"][base64.b64decode(key).hex()]
+                versions = [int(run.get("version", 0)) for run in segment["versions"] for _ in range(run["count"])]
+                for version, logprob in zip(versions, segment["logprobs"], strict=True):
+                    yield version, logprob, position, least[tree["episode"]["ref"].get("groupId", "0")]
+                    position += 1
+
+
 def check_tokens(ingot, name):
     """Each recorded token was drawn by the weights of the version that it names, which is no older than its group's."""
     seeds = collections.defaultdict(set)
@@ -74,26 +93,13 @@ def check_tokens(ingot, name):
         if version.isdigit() and rest:
             seeds[int(version)].add(entry["seed"])
     check(seeds and all(len(found) == 1 for found in seeds.values()), f"versions have several weights: {dict(seeds)}")
-    least = {}
-    for record in ingot.journal(name):
-        if "admitted" in record:
-            admitted = record["admitted"]
-            least[admitted.get("groupId", "0")] = int(admitted.get("admittedVersion", 0))
     tokens = 0
-    for line in ingot.inspect(name, "--json", "--limit", "0").splitlines():
-        tree = json.loads(line)
-        for call in tree.get("calls", ()):
-            position = int(call["contextTokens"])
-            for key in call.get("sampledKeys", ()):
-                segment = tree["segments"][base64.b64decode(key).hex()]
-                versions = [int(run.get("version", 0)) for run in segment["versions"] for _ in range(run["count"])]
-                for version, logprob in zip(versions, segment["logprobs"], strict=True):
-                    (seed,) = seeds[version]
-                    expected = logprob_of(seed, position)
-                    check(abs(logprob - expected) < 1e-5, f"a token of version {version} has {logprob} instead of {expected}")
-                    check(version >= least[tree["episode"]["ref"].get("groupId", "0")], f"version {version} drew a token of a later group")
-                    position += 1
-                    tokens += 1
+    for version, logprob, position, least in recorded_tokens(ingot, name):
+        (seed,) = seeds[version]
+        expected = logprob_of(seed, position)
+        check(abs(logprob - expected) < 1e-5, f"a token of version {version} has {logprob} instead of {expected}")
+        check(version >= least, f"version {version} drew a token of a later group")
+        tokens += 1
     check(tokens > 50, f"{tokens} tokens were recorded")
 
 
