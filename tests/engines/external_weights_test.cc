@@ -45,7 +45,8 @@ TEST_P(ExternalWeights, NamesTheVersionOfEachTokenWhileWeightsChange) {
   options.context_length = 4000;
   for (const SwapMode swap : {SwapMode::kKeep, SwapMode::kRecompute}) {
     Served served({.swap = swap}, options);
-    served.server.Fault("slow_ms", 30);  // so that no stream is complete before the last version, on a busy machine either
+    // On a busy machine, too, no stream is complete before the last version.
+    served.server.Fault("slow_ms", 30);
     std::deque<Collect> answers(16);
     std::vector<std::unique_ptr<rollout::Client::Request>> requests;
     for (Collect& answer : answers) requests.push_back(served.rig.engine->Generate(Ask(kMost), answer.OnChunk()));
