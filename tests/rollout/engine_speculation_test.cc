@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
 #include <limits>
 
@@ -61,6 +62,8 @@ void ExpectTheSameWithDrafts(EngineOptions options, int rounds) {
   ASSERT_EQ(status.drafters_size(), 1);
   EXPECT_GT(status.drafters(0).accepted(), 0);
   EXPECT_LT(status.drafters(0).accepted(), status.drafters(0).drafted());
+  EXPECT_GE(status.drafters(0).proposed(), status.drafters(0).drafted());
+  EXPECT_GT(status.drafters(0).dropped(), 0) << "some ids are outside the vocabulary";
   EXPECT_EQ(status.kv_blocks_used(), 0);
 }
 
@@ -85,6 +88,14 @@ TEST(SpeculationTest, NoDraftChangesAnythingInSmallBatches) {
   ExpectTheSameWithDrafts(options, 12);
 }
 
+v1::DrafterStatus Given(Rig& rig) {
+  const v1::EngineStatusResponse status = *rig.engine->Status();
+  for (const v1::DrafterStatus& drafter : status.drafters()) {
+    if (drafter.name() == "given") return drafter;
+  }
+  return {};
+}
+
 TEST(SpeculationTest, AReplayedCallNeedsFewPasses) {
   Rig rig(VerifyAll(), FakeSnapshot(1, 1001));
   v1::GenerateRequest ask = Ask({1, 2, 3}, 100);
@@ -97,6 +108,7 @@ TEST(SpeculationTest, AReplayedCallNeedsFewPasses) {
   EXPECT_LE(rig.runner->passes - before, 6) << "of at most 32 rows";
   EXPECT_EQ(result.last.drafted_tokens(), result.last.accepted_tokens());
   EXPECT_GE(result.last.accepted_tokens(), 90);
+  EXPECT_EQ(Given(rig).dropped(), 0);
 }
 
 TEST(SpeculationTest, ForcedIdsAreVerifiedManyAtATime) {
@@ -123,6 +135,8 @@ TEST(SpeculationTest, GivenIdsOfAnotherVersionAreKeptUpToTheFirstOther) {
   ASSERT_NE(fresh.ids, old.ids);
   ask.mutable_draft_ids()->Add(old.ids.begin(), old.ids.end());
   EXPECT_TRUE(Call(*rig.engine, ask) == fresh);
+  const auto kept = std::mismatch(old.ids.begin(), old.ids.end(), fresh.ids.begin(), fresh.ids.end()).first;
+  EXPECT_EQ(Given(rig).dropped(), old.ids.end() - kept);
 }
 
 TEST(SpeculationTest, ManyMoreDraftsThanTheContextDoNoHarm) {
@@ -135,6 +149,20 @@ TEST(SpeculationTest, ManyMoreDraftsThanTheContextDoNoHarm) {
   ask.mutable_draft_ids()->Add(seen.ids.begin(), seen.ids.end());
   for (int i = 0; i < 5000; ++i) ask.add_draft_ids(i % 24);
   EXPECT_TRUE(Call(*rig.engine, ask) == seen);
+  EXPECT_EQ(Given(rig).dropped(), 5000);
+}
+
+TEST(SpeculationTest, ProposalsThatAreNotWorthVerifyingAreCounted) {
+  EngineOptions options = Options();
+  options.speculation.min_gain = 1000;
+  Rig rig(options, FakeSnapshot(1, 1001));
+  v1::GenerateRequest ask = Ask({1, 2, 3}, 10);
+  const Seen seen = Call(*rig.engine, ask);
+  ask.mutable_draft_ids()->Add(seen.ids.begin(), seen.ids.end());
+  EXPECT_TRUE(Call(*rig.engine, ask) == seen);
+  EXPECT_GT(Given(rig).proposed(), 0);
+  EXPECT_EQ(Given(rig).drafted(), 0);
+  EXPECT_EQ(Given(rig).dropped(), 0) << "they were sampled, one per pass";
 }
 
 TEST(SpeculationTest, DraftsThatTheGrammarForbidsAreNotKept) {

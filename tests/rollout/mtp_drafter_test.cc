@@ -190,6 +190,7 @@ TEST(MtpDrafterTest, AHeadThatFailsIsNotAskedAgainForItsVersion) {
     EXPECT_TRUE(a->draft.ids.empty());
     world.Draft({a.get()}, 3);
     EXPECT_EQ(world.runner.batches.size(), 1u);
+    EXPECT_EQ(world.drafter->failures(), 1);
     world.runner.broken = false;
     world.runner.fault = absl::OkStatus();
     world.version = std::make_shared<WeightVersion>(*world.version);

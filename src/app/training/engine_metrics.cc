@@ -56,6 +56,26 @@ constexpr StoreCount kStoreCounts[] = {
     {"kv_store/evicted_bytes", &v1::KvStoreStatus::evicted_bytes},
 };
 
+// Drafting is off if at most one in so many proposed ids is verified. While it does not pay, the engine still verifies a
+// few ids in every 64th step, to measure their cost.
+constexpr int64_t kOffShare = 32;
+
+// Returns the drafter's counts since `before`. They decrease if an engine leaves, which counts as 0.
+v1::DrafterStatus NewCounts(const v1::DrafterStatus& drafter, const v1::EngineStatusResponse& before) {
+  v1::DrafterStatus old;
+  for (const v1::DrafterStatus& b : before.drafters()) {
+    if (b.name() == drafter.name()) old = b;
+  }
+  const auto since = [](int64_t now, int64_t then) { return std::max<int64_t>(now - then, 0); };
+  v1::DrafterStatus counts;
+  counts.set_drafted(since(drafter.drafted(), old.drafted()));
+  counts.set_accepted(since(drafter.accepted(), old.accepted()));
+  counts.set_proposed(since(drafter.proposed(), old.proposed()));
+  counts.set_dropped(since(drafter.dropped(), old.dropped()));
+  counts.set_failures(since(drafter.failures(), old.failures()));
+  return counts;
+}
+
 }  // namespace
 
 EngineMetrics::EngineMetrics(rollout::Client& engine) : engine_(engine) {
@@ -95,27 +115,29 @@ void EngineMetrics::Add(int64_t step, int64_t version, std::map<std::string, dou
 }
 
 void EngineMetrics::AddSpeculation(const v1::EngineStatusResponse& status, std::map<std::string, double>& metrics) {
-  int64_t drafted = 0, accepted = 0;
+  int64_t drafted = 0, accepted = 0, proposed = 0, failures = 0;
   for (const v1::DrafterStatus& drafter : status.drafters()) {
-    const auto& before = before_.drafters();
-    const auto known =
-        std::find_if(before.begin(), before.end(), [&](const auto& b) { return b.name() == drafter.name(); });
-    const bool counted = known != before.end();
-    // The counts decrease if an engine leaves.
-    const int64_t new_drafted = std::max<int64_t>(drafter.drafted() - (counted ? known->drafted() : 0), 0);
-    const int64_t new_accepted = std::max<int64_t>(drafter.accepted() - (counted ? known->accepted() : 0), 0);
+    const v1::DrafterStatus now = NewCounts(drafter, before_);
     if (drafter.name() == "shadow") {
-      AddShadow(new_drafted, new_accepted, status, metrics);
+      AddShadow(now.drafted(), now.accepted(), status, metrics);
       continue;
     }
-    drafted += new_drafted;
-    accepted += new_accepted;
-    if (new_drafted == 0) continue;
-    metrics[absl::StrCat("rollout/drafted_tokens/", drafter.name())] = static_cast<double>(new_drafted);
-    metrics[absl::StrCat("rollout/accepted_tokens/", drafter.name())] = static_cast<double>(new_accepted);
-    if (drafter.name() == "mtp") {
-      metrics["draft/accept_rate"] = static_cast<double>(new_accepted) / static_cast<double>(new_drafted);
+    drafted += now.drafted();
+    accepted += now.accepted();
+    proposed += now.proposed();
+    failures += now.failures();
+    if (now.dropped() > 0) {
+      metrics[absl::StrCat("rollout/dropped_tokens/", drafter.name())] = static_cast<double>(now.dropped());
     }
+    if (now.drafted() == 0) continue;
+    metrics[absl::StrCat("rollout/drafted_tokens/", drafter.name())] = static_cast<double>(now.drafted());
+    metrics[absl::StrCat("rollout/accepted_tokens/", drafter.name())] = static_cast<double>(now.accepted());
+    if (drafter.name() == "mtp") {
+      metrics["draft/accept_rate"] = static_cast<double>(now.accepted()) / static_cast<double>(now.drafted());
+    }
+  }
+  if (proposed > 0 || failures > 0) {
+    metrics["draft/disabled"] = drafted <= proposed / kOffShare || failures > 0 ? 1 : 0;
   }
   const int64_t passes = status.sampling_passes() - before_.sampling_passes();
   const int64_t sampled = status.sampled_tokens() - before_.sampled_tokens();

@@ -21,7 +21,8 @@ class EngineMetrics {
   void Add(int64_t step, int64_t version, std::map<std::string, double>& metrics);
 
  private:
-  // Adds the number of ids that drafters proposed, and how many of them were sampled.
+  // Adds the number of ids that drafters proposed, how many of them were verified, sampled, and dropped, and whether
+  // drafting was off.
   void AddSpeculation(const v1::EngineStatusResponse& status, std::map<std::string, double>& metrics);
 
   // Adds what an engine would gain from the first version's draft head, from its new counts.

@@ -509,6 +509,9 @@ void Engine::Report() {
     drafter.set_name(std::string(counts.name));
     drafter.set_drafted(counts.drafted);
     drafter.set_accepted(counts.accepted);
+    drafter.set_proposed(counts.proposed);
+    drafter.set_dropped(counts.dropped + (counts.name == "given" ? stats.dropped_draft_ids : 0));
+    drafter.set_failures(counts.failures);
   }
   if (const DraftShadow::Counts& counts = core_.draft_shadow(); counts.passes > 0) {
     v1::DrafterStatus& shadow = *status_.add_drafters();

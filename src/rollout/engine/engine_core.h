@@ -56,6 +56,7 @@ struct CoreStats {
   int64_t preemptions = 0;
   int64_t paused_requests = 0;
   int64_t prefill_requests = 0;
+  int64_t dropped_draft_ids = 0;  // ids in draft_ids from the first one that was not sampled
   int64_t forward_rows = 0;
   int64_t forward_passes = 0;
   int64_t sampling_passes = 0;       // a pass that samples n requests counts n times
@@ -182,6 +183,7 @@ class EngineCore {
   void Settle(Sequence& sequence, uint64_t salt);
   bool SampleOne(Sequence& sequence, const WeightVersion& version, const DrawRow& row, std::vector<Emission>* out);
   void Count(Sequence& sequence, const WeightVersion& version, int32_t id);
+  void DropDraftIds(Sequence& sequence, int64_t index);
   // Frees the resources of an ended request.
   void Release(Sequence& sequence);
   absl::StatusOr<DrawnId> NextId(Sequence& sequence, const WeightVersion& version, const DrawRow& drawn);

@@ -123,8 +123,8 @@ bool EngineCore::SampleOne(Sequence& sequence, const WeightVersion& version, con
 
 void EngineCore::Count(Sequence& sequence, const WeightVersion& version, int32_t id) {
   const int64_t index = sequence.sampled() - sequence.first_index;
-  if (index >= std::ssize(sequence.draft_ids) || sequence.draft_ids[static_cast<size_t>(index)] != id) {
-    sequence.draft_ids.clear();
+  if (index < std::ssize(sequence.draft_ids) && sequence.draft_ids[static_cast<size_t>(index)] != id) {
+    DropDraftIds(sequence, index);
   }
   if (sequence.accepted < sequence.draft.ids.size() && sequence.draft.ids[sequence.accepted] == id) {
     ++sequence.accepted;
@@ -142,7 +142,14 @@ void EngineCore::Count(Sequence& sequence, const WeightVersion& version, int32_t
   sequence.times.set_end_unix_ns(now);
 }
 
+// Drops the request's draft_ids from `index` on. They can no longer be the ids that it samples.
+void EngineCore::DropDraftIds(Sequence& sequence, int64_t index) {
+  stats_.dropped_draft_ids += std::max<int64_t>(std::ssize(sequence.draft_ids) - index, 0);
+  sequence.draft_ids.clear();
+}
+
 void EngineCore::Release(Sequence& sequence) {
+  DropDraftIds(sequence, sequence.sampled() - sequence.first_index);
   sequence.ReleaseKv();
   speculator_.Ended(sequence);
   draft_shadow_.Ended(sequence);

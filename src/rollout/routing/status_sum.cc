@@ -30,6 +30,9 @@ void AddDrafters(const v1::EngineStatusResponse& one, v1::EngineStatusResponse& 
     total.set_name(drafter.name());
     total.set_drafted(total.drafted() + drafter.drafted());
     total.set_accepted(total.accepted() + drafter.accepted());
+    total.set_proposed(total.proposed() + drafter.proposed());
+    total.set_dropped(total.dropped() + drafter.dropped());
+    total.set_failures(total.failures() + drafter.failures());
   }
 }
 

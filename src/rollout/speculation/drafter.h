@@ -55,6 +55,9 @@ class Drafter {
   // with the remaining number of ids. So Propose may return any ids if their number and acceptance are right.
   virtual void Complete(std::span<const Ask>) {}
 
+  // The number of failures so far. The drafter does not use the failed version's head again.
+  virtual int64_t failures() const { return 0; }
+
   // Called before the first step in which requests that follow the newest version use `version`.
   virtual void UseNewest(const std::shared_ptr<const WeightVersion>& /*version*/) {}
 

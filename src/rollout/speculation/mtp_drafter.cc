@@ -54,6 +54,7 @@ void MtpDrafter::Draw(const WeightVersion& version, std::span<const Ask> asks) {
   }
   if (const absl::Status drawn = draws_.Draw(version, ones_); !drawn.ok()) {
     failed_salt_ = version.salt;
+    ++failures_;
     INGOT_LOG(warn, "rollout: the draft head of version {} failed and is not used again: {}", version.version,
               std::string(drawn.message()));
   }

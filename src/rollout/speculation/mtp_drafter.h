@@ -32,6 +32,7 @@ class MtpDrafter final : public Drafter {
   void UseNewest(const std::shared_ptr<const WeightVersion>& version) override { newest_ = version; }
   void Propose(std::span<const Ask> asks) override;
   void Complete(std::span<const Ask> asks) override;
+  int64_t failures() const override { return failures_; }
   void Sampled(const Sequence& sequence, size_t count) override;
   void Ended(const Sequence& sequence) override;
 
@@ -53,7 +54,8 @@ class MtpDrafter final : public Drafter {
   HeadDraws draws_;
   std::shared_ptr<const WeightVersion> newest_;
   uint64_t failed_salt_ = 0;  // salt of the last version whose head failed; 0 = none
-  double acceptance_;         // mean over all requests
+  int64_t failures_ = 0;
+  double acceptance_;  // mean over all requests
   absl::flat_hash_map<const Sequence*, Request> requests_;
 
   // Scratch memory.

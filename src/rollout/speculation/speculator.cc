@@ -61,7 +61,8 @@ void Speculator::Complete(size_t drafter, std::span<const Sampling> requests) {
   }
   if (asks_.empty()) return;
   drafters_[drafter]->Complete(asks_);
-  for (const Drafter::Ask& ask : asks_) CutIds(ask);
+  for (const Drafter::Ask& ask : asks_) CutIds(drafter, ask);
+  counts_[drafter].failures = drafters_[drafter]->failures();
 }
 
 // Asks a drafter about the requests for which no earlier drafter has a draft.
@@ -75,15 +76,20 @@ void Speculator::Propose(size_t drafter, std::span<const Sampling> requests) {
   }
   if (asks_.empty()) return;
   drafters_[drafter]->Propose(asks_);
-  for (const Drafter::Ask& ask : asks_) CutIds(ask);
+  for (const Drafter::Ask& ask : asks_) {
+    CutIds(drafter, ask);
+    counts_[drafter].proposed += std::ssize(ask.draft->ids);
+  }
 }
 
-// Drops ids outside the vocabulary, everything after them, and ids that do not fit.
-void Speculator::CutIds(const Drafter::Ask& ask) const {
+// Drops ids outside the vocabulary, everything after them, and ids that do not fit. Counts all but the last.
+void Speculator::CutIds(size_t drafter, const Drafter::Ask& ask) {
   std::vector<int32_t>& ids = ask.draft->ids;
   const auto outside = [&](int32_t id) { return id < 0 || id >= vocab_size_; };
-  ids.erase(std::find_if(ids.begin(), ids.end(), outside), ids.end());
   ids.resize(std::min(ids.size(), ask.most));
+  const auto first = std::find_if(ids.begin(), ids.end(), outside);
+  counts_[drafter].dropped += ids.end() - first;
+  ids.erase(first, ids.end());
 }
 
 void Speculator::Sampled(Sequence& sequence, size_t count) {

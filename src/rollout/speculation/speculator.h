@@ -26,6 +26,9 @@ class Speculator {
     std::string_view name;
     int64_t drafted = 0;   // verified ids
     int64_t accepted = 0;  // verified ids that were sampled
+    int64_t proposed = 0;  // ids that it proposed, whether or not they were worth verifying
+    int64_t dropped = 0;   // ids outside the vocabulary, and the ids after them
+    int64_t failures = 0;  // Drafter::failures
   };
 
   // Without drafters, every function does nothing.
@@ -58,7 +61,7 @@ class Speculator {
  private:
   void Propose(size_t drafter, std::span<const Sampling> requests);
   void Complete(size_t drafter, std::span<const Sampling> requests);
-  void CutIds(const Drafter::Ask& ask) const;
+  void CutIds(size_t drafter, const Drafter::Ask& ask);
 
   const int64_t vocab_size_;
   const std::vector<std::unique_ptr<Drafter>> drafters_;

@@ -82,6 +82,32 @@ TEST(EngineMetricsTest, AStepHasTheDraftsSinceTheStepBefore) {
   EXPECT_THAT(with, Not(Contains(Key("draft/shadow_accept_rate"))));
 }
 
+TEST(EngineMetricsTest, SaysIfDraftingIsOffAndHowManyDraftsCouldNotBeUsed) {
+  FakeEngine engine;
+  EngineMetrics metrics(engine);
+  engine.Pass(10, 8, 40, 20, 5);
+  v1::DrafterStatus& drafter = *engine.status.add_drafters();
+  drafter.set_name("mtp");
+  const auto idle = Added(metrics, 0);
+  EXPECT_THAT(idle, Not(Contains(Key("draft/disabled")))) << "nothing was proposed";
+  EXPECT_THAT(idle, Not(Contains(Key("rollout/dropped_tokens/mtp"))));
+  drafter.set_proposed(64);
+  drafter.set_drafted(2);
+  drafter.set_dropped(4);
+  const auto off = Added(metrics, 1);
+  EXPECT_THAT(off, Contains(Pair("draft/disabled", 1))) << "2 of 64 were verified, as while it does not pay";
+  EXPECT_THAT(off, Contains(Pair("rollout/dropped_tokens/mtp", 4)));
+  drafter.set_proposed(128);
+  drafter.set_drafted(5);
+  const auto on = Added(metrics, 2);
+  EXPECT_THAT(on, Contains(Pair("draft/disabled", 0))) << "3 of 64";
+  EXPECT_THAT(on, Not(Contains(Key("rollout/dropped_tokens/mtp"))));
+  drafter.set_proposed(140);
+  drafter.set_drafted(17);
+  drafter.set_failures(1);
+  EXPECT_THAT(Added(metrics, 3), Contains(Pair("draft/disabled", 1))) << "the head failed";
+}
+
 TEST(EngineMetricsTest, AShadowsDraftsAreNotCountedAsDrafts) {
   FakeEngine engine;
   EngineMetrics metrics(engine);

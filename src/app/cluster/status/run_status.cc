@@ -50,6 +50,7 @@ std::string Describe(const v1::RewardsStatusResponse& s) {
 std::string DescribeDrafts(const v1::EngineStatusResponse& s) {
   std::string text;
   for (const v1::DrafterStatus& drafter : s.drafters()) {
+    if (drafter.failures() > 0) text += fmt::format(", the draft head failed {} times", drafter.failures());
     if (drafter.drafted() == 0) continue;
     const char* how = drafter.name() == "shadow" ? "would be accepted" : "accepted";
     text += fmt::format(", {} {}/{} drafts {}", drafter.name(), drafter.accepted(), drafter.drafted(), how);
