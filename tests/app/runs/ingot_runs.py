@@ -331,6 +331,17 @@ print(len(answer) % 2)
     return folder
 
 
+def write_text_reward_config(ingot, agent_seconds=0):
+    """As `write_asking_config`, but the reward, 0 or 1, depends on the sampled text alone."""
+    folder = write_asking_config(ingot, agent_seconds=agent_seconds, sampling='"max_tokens": 40')
+    agent = folder / "agent.py"
+    text = agent.read_text(encoding="utf-8")
+    own = text.replace("len(answer)", 'sum(json.loads(answer)["choices"][0]["message"]["content"].encode())')
+    check(own != text, text)
+    agent.write_text(own, encoding="utf-8")
+    return folder
+
+
 def run_as_nobody(argv, **more):
     """The finished process of `argv` under another uid than root; None = the uid reaches no binary here."""
     if subprocess.run([argv[0], "--version"], user=NOBODY, capture_output=True).returncode != 0:

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Runs that end in their middle and go on from their files: resume_tests.py BINARY SOURCE_DIR CASE [--kills N] [--seed S].
 
-Cases: kill (kill -9 at random moments), stop (Ctrl-C), replace (starts that fail), replace_jobs (submissions that fail), replace_node (a
-node's start that fails), damage (a flipped bit in the pool's files, and files that are gone), postgres (the same over a pool in
-PostgreSQL, which crashes too).
+Cases: kill (kill -9 at random moments), stop (Ctrl-C), same (what a resumed run samples, with and without a draft head), replace
+(starts that fail), replace_jobs (submissions that fail), replace_node (a node's start that fails), damage (a flipped bit in the pool's
+files, and files that are gone), postgres (the same over a pool in PostgreSQL, which crashes too).
 """
 import json
 import os
@@ -17,7 +17,7 @@ import subprocess
 import time
 
 from ingot_runs import (SHORT, check, check_run, compare_steps, launch_settings, main, wait_for_rows, wait_until,
-                        write_asking_config, write_secret)
+                        write_asking_config, write_secret, write_text_reward_config)
 from postgres_server import PostgresServer
 
 
@@ -122,6 +122,68 @@ def case_stop(ingot):
         mean = (row["eval/reward_mean@set:one"] + row["eval/reward_mean@set:two"]) / 2
         check(abs(mean - row["eval/reward_mean"]) < 1e-9, row)
     check_best(ingot, folder / "s/checkpoints", max(row["eval/reward_mean"] for row in rows if "eval/version" in row))
+
+
+def case_same(ingot):
+    """With S 0, a run that ended between two steps and went on has the checkpoints of one that did not end, also with a draft
+    head. After kill -9, only the episodes that were open are sampled anew, with other seeds."""
+    folder = write_text_reward_config(ingot, agent_seconds=0.5)
+    settings = {"scheduler.total_steps": 4, "scheduler.groups_per_step": 1, "scheduler.group_size": 8, "scheduler.max_staleness": 0,
+                "scheduler.drop_zero_variance": "false", "trainer.checkpoint_every": 1, "trainer.keep_checkpoints": 100,
+                "gateway.max_new_tokens": 40, "gateway.train_sampling.temperature": 0.3}
+    off = {**settings, "rollout.speculation.drafters": "[]"}
+    on = {**settings, "draft.enabled": "true", "draft.publish_every": 1, "draft.learning_rate": 1e-2, "draft.shadow": "true",
+          "rollout.speculation.drafters": "[mtp]", "rollout.speculation.min_gain": -1}
+
+    def run(name, with_settings, extra=()):
+        code, output = ingot.run("train", {**with_settings, "run.name": name}, extra, timeout=240)
+        check(code == 0, output)
+
+    def checksums(name):
+        states = sorted((folder / name / "checkpoints").glob("step-*/state.json"))
+        return [json.loads(state.read_text(encoding="utf-8"))["weights_checksum"] for state in states]
+
+    def sampled(name):
+        """Seeds and ids of all attempts, by group, sample, and attempt."""
+        found = {}
+        for episode in ingot.inspect(name, "--limit", "0", "--json").splitlines():
+            ref = json.loads(episode)["episode"].get("ref", {})
+            place = [int(ref.get(key, 0)) for key in ("groupId", "sampleIndex", "attempt")]
+            calls = json.loads(episode).get("calls", [])
+            found[tuple(place)] = [(call["sampling"]["seed"], call.get("sampledKeys")) for call in calls]
+        return found
+
+    run("whole", off)
+    whole = checksums("whole")
+    check(len(whole) == 5 and len(set(whole)) > 2, f"steps changed nothing: {whole}")
+    for name, own in (("off", off), ("on", on)):
+        run(name, {**own, "scheduler.total_steps": 2})
+        run(name, own, ["--resume"])
+        check(checksums(name) == whole, f"{name}: {checksums(name)}, {whole}")
+        check_killed(ingot, folder, {**own, "run.name": f"killed-{name}"}, whole, sampled, checksums)
+
+
+def check_killed(ingot, folder, settings, whole, sampled, checksums):
+    name, asked = settings["run.name"], folder / "begun"
+    asked.unlink()
+    process = ingot.start("train", settings)
+    wait_for_rows(ingot, process, name, 2)
+    wait_until(lambda: asked.read_text().count("begun") > 2 * 8, "an agent of the third step", process)
+    kill(process)
+    code, output = ingot.run("train", settings, ["--resume"], timeout=240)
+    check(code == 0, output)
+    check(checksums(name)[:3] == whole[:3], f"{name}: {checksums(name)}, {whole}")
+    before, after = sampled("whole"), sampled(name)
+    again = {place[:2] for place in after if place[2] > 0}
+    check(again and all(group == 2 for group, _ in again), f"sampled anew: {again}")
+    for place, calls in before.items():
+        if place[0] > 2:
+            continue  # of other weights
+        if place[:2] in again:
+            other = after[(*place[:2], 1)]
+            check([seed for seed, _ in other] != [seed for seed, _ in calls], f"{place}: {calls}, {other}")
+        else:
+            check(after[place] == calls, f"{place}: {after[place]} is not {calls}")
 
 
 def check_best(ingot, checkpoints, reward):

@@ -15,7 +15,8 @@ import signal
 import subprocess
 import time
 
-from ingot_runs import SHORT, check, check_run, main, role_process, wait_for_rows, wait_until, write_asking_config
+from ingot_runs import (SHORT, check, check_run, main, role_process, wait_for_rows, wait_until, write_asking_config,
+                        write_text_reward_config)
 
 
 def case_smoke(ingot, steps=40, seed=1):
@@ -38,13 +39,7 @@ def case_smoke(ingot, steps=40, seed=1):
 
 def case_speculation(ingot):
     """Runs with one seed and S 0 end in equal weights: without guesses, with guesses from history, and with a draft head."""
-    # The reward depends on the text alone.
-    folder = write_asking_config(ingot, agent_seconds=0, sampling='"max_tokens": 40')
-    agent = folder / "agent.py"
-    text = agent.read_text(encoding="utf-8")
-    own = text.replace("len(answer)", 'sum(json.loads(answer)["choices"][0]["message"]["content"].encode())')
-    check(own != text, text)
-    agent.write_text(own, encoding="utf-8")
+    write_text_reward_config(ingot)
     # One group at a time, so that the order of the groups' ends does not matter. At this temperature, a random model repeats itself.
     settings = {"scheduler.total_steps": 3, "scheduler.groups_per_step": 1, "scheduler.max_staleness": 0, "trainer.checkpoint_every": 1,
                 "gateway.max_new_tokens": 40, "gateway.train_sampling.temperature": 0.1}
