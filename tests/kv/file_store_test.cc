@@ -218,6 +218,34 @@ TEST_F(FileStoreTest, ARootThatNobodyHoldsIsRemoved) {
   EXPECT_TRUE(Get(*store, chain_[0]).ok());
 }
 
+TEST_F(FileStoreTest, TwoThatRemoveARootAtOnceCountItOnce) {
+  const auto a = Open({.retire_after_s = 600}), b = Open({.retire_after_s = 600});
+  for (const Chunk& chunk : SmallChain(root_, 20)) ASSERT_TRUE(Put(*a, chunk).ok());
+  for (const fs::directory_entry& root : fs::directory_iterator(folder_.path() + "/roots")) {
+    for (const fs::path& path : {root.path(), root.path() / "held"}) {
+      if (fs::exists(path)) fs::last_write_time(path, fs::last_write_time(path) - std::chrono::hours(1));
+    }
+  }
+  std::vector<std::thread> sweepers;
+  for (FileStore* store : {a.get(), b.get()}) {
+    sweepers.emplace_back([store] { EXPECT_TRUE(store->Maintain().ok()); });
+  }
+  for (std::thread& sweeper : sweepers) sweeper.join();
+  EXPECT_EQ(a->stats().retired_bytes + b->stats().retired_bytes, 20 * chunk_bytes_);
+  EXPECT_EQ(a->Longest(root_, chain_), 0);
+  EXPECT_TRUE(fs::is_empty(folder_.path() + "/trash"));
+  EXPECT_EQ(Open()->stats().bytes, 0);
+}
+
+// Ages are differences between times of the file system, so machines whose clocks differ can share a store.
+TEST_F(FileStoreTest, AnEnginesOwnClockRemovesNothing) {
+  const auto store = Open({.retire_after_s = 60});
+  ASSERT_TRUE(Put(*store, chain_[0]).ok());
+  clock_.Advance(std::chrono::hours(24));
+  ASSERT_TRUE(store->Maintain().ok());
+  EXPECT_EQ(store->Longest(root_, chain_), 1);
+}
+
 TEST_F(FileStoreTest, AFailingStoreIsOffForAWhile) {
   const auto store = Open();
   const std::string tmp = folder_.path() + "/tmp";
