@@ -51,11 +51,15 @@ void CheckProduct(const at::Tensor& a, const at::Tensor& b) {
               "product: ", a.sizes(), " ", a.scalar_type(), " by ", b.sizes(), " ", b.scalar_type());
 }
 
+// Returns whether torch has products of the tensor's device that give the sums without rounding them.
+bool WideOnDevice(const at::Tensor& a) { return a.is_cuda() && AccumulatorType(a) != a.scalar_type(); }
+
 // ---- layers
 
 // wide = the result has the type of the sums.
 at::Tensor LinearForward(const at::Tensor& x_in, const at::Tensor& weight_in, const at::Tensor& bias, bool wide) {
-  if (!x_in.is_cpu()) return ExactLinear(x_in, weight_in, bias, wide);
+  if (ExactOn(x_in)) return ExactLinear(x_in, weight_in, bias, wide);
+  if (!x_in.is_cpu()) return at::mm(x_in, weight_in.t(), AccumulatorType(x_in));  // WideOnDevice
   const at::Tensor x = x_in.contiguous(), weight = weight_in.contiguous();
   const at::ScalarType type = wide ? AccumulatorType(x) : x.scalar_type();
   at::Tensor y = at::empty({x.size(0), weight.size(0)}, x.options().dtype(type));
@@ -129,7 +133,7 @@ std::vector<at::Tensor> AnyLinears(const at::Tensor& x, at::TensorList weights, 
     bias_of[i] = static_cast<int64_t>(parameters.size());
     parameters.push_back(bias);
   }
-  const bool own = Native(x) || ExactOn(x);
+  const bool own = Native(x) || ExactOn(x) || (wide && biases.empty() && WideOnDevice(x));
   if (own && needs_grad) return LinearsFunction::apply(x, at::TensorList(parameters), bias_of, wide);
   std::vector<at::Tensor> results;
   for (size_t i = 0; i < weights.size(); ++i) {
@@ -181,6 +185,15 @@ void AddProduct(at::Tensor& sum, const at::Tensor& a, const at::Tensor& b) {
     CheckProduct(a, b);
     if (!add) sum = at::empty({a.size(0), b.size(1)}, a.options().dtype(type));
     return RunTileProduct(a, b, nullptr, Write<float>(sum), add);
+  }
+  if (WideOnDevice(a)) {
+    CheckProduct(a, b);
+    if (add) {
+      at::addmm_out(sum, sum, a, b, type);
+    } else {
+      sum = at::mm(a, b, type);
+    }
+    return;
   }
   const at::Tensor part = at::mm(a, b);
   sum = add ? sum.add_(part) : part.to(type);

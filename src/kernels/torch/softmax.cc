@@ -4,6 +4,8 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/library.h>
 
+#include <initializer_list>
+#include <span>
 #include <type_traits>
 
 #include "kernels/softmax.h"
@@ -44,6 +46,19 @@ at::Tensor Upload(const std::vector<T>& values, at::ScalarType stored, const at:
 std::vector<double> Download(const at::Tensor& tensor) {
   const at::Tensor host = tensor.to(at::kCPU, at::kDouble).contiguous();
   return {host.const_data_ptr<double>(), host.const_data_ptr<double>() + host.numel()};
+}
+
+// Uploads lists of numbers with one copy, and returns a tensor per list.
+template <typename T>
+std::vector<at::Tensor> UploadLists(std::initializer_list<const std::vector<T>*> lists, at::ScalarType stored,
+                                    const at::TensorOptions& options) {
+  std::vector<T> joined;
+  std::vector<int64_t> sizes;
+  for (const std::vector<T>* list : lists) {
+    joined.insert(joined.end(), list->begin(), list->end());
+    sizes.push_back(static_cast<int64_t>(list->size()));
+  }
+  return Upload(joined, stored, options).split_with_sizes(sizes);
 }
 
 // Calls f with a zero of the logits' type.
@@ -115,7 +130,8 @@ at::Tensor Policy::LogNormalizers() const { return top_ / temperature_ + log_sum
 std::vector<double> Policy::LogProbs(const PolicyTokens& tokens) const {
   Check(tokens, logits_);
   const at::TensorOptions index = at::dtype(at::kLong).device(logits_.device());
-  const at::Tensor row = Upload(tokens.row, at::kLong, index), token = Upload(tokens.token, at::kLong, index);
+  const std::vector<at::Tensor> ids = UploadLists({&tokens.row, &tokens.token}, at::kLong, index);
+  const at::Tensor &row = ids[0], &token = ids[1];
   if (OnDevice(logits_)) {
     static const DeviceOp<PolicyTokenLogProbsSignature> op("ingot::policy_token_log_probs");
     const at::Tensor out = at::empty(row.sizes(), logits_.options());
@@ -176,7 +192,8 @@ at::Tensor Policy::Gradient(const PolicyTokens& tokens, std::span<const double> 
                    (out.scalar_type() == at::kBFloat16 && logits_.scalar_type() == at::kFloat)),
               "policy: gradient of logits ", logits_.sizes(), " ", logits_.scalar_type(), " cannot be ", out.sizes(),
               " ", out.scalar_type());
-  const std::vector<double> temperature = Download(temperature_), entropy = Download(entropy_);
+  const std::vector<double> of_rows = Download(at::stack({temperature_, entropy_}));
+  const std::span<const double> temperature(of_rows.data(), rows), entropy(of_rows.data() + rows, rows);
   std::vector<double> of_p(rows), of_plogp(rows), addend(by_logprob.size());
   std::vector<int64_t> first(rows + 1);
   for (size_t r = 0; r < by_entropy.size(); ++r) {
@@ -190,13 +207,13 @@ at::Tensor Policy::Gradient(const PolicyTokens& tokens, std::span<const double> 
     ++first[r + 1];
   }
   for (size_t r = 0; r < rows; ++r) first[r + 1] += first[r];
-  const auto upload = [&](const std::vector<double>& v) { return Upload(v, at::kDouble, logits_.options()); };
-  const at::Tensor by_p = upload(of_p), by_plogp = upload(of_plogp), added = upload(addend);
+  const std::vector<at::Tensor> derivatives = UploadLists({&of_p, &of_plogp, &addend}, at::kDouble, logits_.options());
+  const at::Tensor &by_p = derivatives[0], &by_plogp = derivatives[1], &added = derivatives[2];
   if (OnDevice(logits_)) {
     static const DeviceOp<PolicyBackwardSignature> op("ingot::policy_backward");
     const at::TensorOptions index = at::dtype(at::kLong).device(logits_.device());
-    op(logits_, temperature_, top_, log_sum_, by_p, by_plogp, Upload(first, at::kLong, index),
-       Upload(tokens.token, at::kLong, index), added, soft_cap_, out);
+    const std::vector<at::Tensor> places = UploadLists({&first, &tokens.token}, at::kLong, index);
+    op(logits_, temperature_, top_, log_sum_, by_p, by_plogp, places[0], places[1], added, soft_cap_, out);
     return out;
   }
   if (!logits_.is_cpu()) {

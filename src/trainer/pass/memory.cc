@@ -69,7 +69,7 @@ struct Costs {
   // its weight has several gradients.
   int64_t Head(int64_t rows, int64_t chunk) const {
     const HeadRows at_once(chunk, vocab, narrow());
-    const int64_t sums = SumsHead(rows, chunk) ? vocabulary * (accumulator + (native() ? 0 : element)) : 0;
+    const int64_t sums = SumsHead(rows, chunk) ? vocabulary * accumulator : 0;
     const int64_t norm = native() ? 0 : rows * hidden * (accumulator + element);  // LayerCosts::AtenNorm
     return 3 * rows * hidden * element + vocab * std::min(at_once.gradient, rows) * element + sums + norm;
   }

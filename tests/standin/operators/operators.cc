@@ -136,6 +136,29 @@ at::Tensor& Copy(at::Tensor& self, const at::Tensor& from, bool non_blocking) {
   return self;
 }
 
+// The products of narrow matrices whose sums are not rounded. torch has them for CUDA alone. The products of two bf16 or
+// fp16 numbers are exact in fp32, as in a tensor core.
+at::Tensor& WideAddmm(const at::Tensor& self, const at::Tensor& a, const at::Tensor& b, at::ScalarType type,
+                      const at::Scalar& beta, const at::Scalar& alpha, at::Tensor& out) {
+  TORCH_CHECK(a.scalar_type() == b.scalar_type() && type == at::kFloat && out.scalar_type() == type &&
+                  (a.scalar_type() == at::kBFloat16 || a.scalar_type() == at::kHalf),
+              "stand-in: no product of ", a.scalar_type(), " and ", b.scalar_type(), " in ", type);
+  TORCH_CHECK(self.scalar_type() == type || self.scalar_type() == a.scalar_type(), "stand-in: a sum of ",
+              self.scalar_type());
+  const c10::cuda::CUDAGuard guard(out.device());
+  ingot_standin_count_operator();
+  WaitForStream();
+  Aliases aliases;
+  at::Tensor cpu = aliases.Of(out);
+  at::addmm_out(cpu, aliases.Of(self).to(type), aliases.Of(a).to(type), aliases.Of(b).to(type), beta, alpha);
+  return out;
+}
+
+at::Tensor WideMm(const at::Tensor& a, const at::Tensor& b, at::ScalarType type) {
+  at::Tensor out = at::empty({a.size(0), b.size(1)}, a.options().dtype(type));
+  return WideAddmm(out, a, b, type, 0, 1, out);
+}
+
 // Operators that allocate or describe memory, or copy it by the runtime alone.
 bool IsTorchs(const c10::OperatorName& name) {
   static const std::set<std::string> names{"aten::empty",
@@ -177,6 +200,8 @@ const bool replaced = [] {
   for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) Replace(name);
   static torch::Library library(torch::Library::IMPL, "aten", c10::DispatchKey::CUDA, __FILE__, __LINE__);
   library.impl("copy_", Copy);
+  library.impl("mm.dtype", WideMm);
+  library.impl("addmm.dtype_out", WideAddmm);
   return true;
 }();
 

@@ -88,6 +88,20 @@ TEST(TorchTest, RowsWithOneIndexAreAddedInAnyOrder) {
   EXPECT_TRUE(differ([&] { return at::embedding_dense_backward(rows, ids, 2, -1, false); }));
 }
 
+// bf16 products whose sums stay in fp32, in any layout, and added to what is there.
+TEST(TorchTest, ProductsThatAreNotRounded) {
+  const at::Tensor a = Random({5, 70}, at::kBFloat16), b = Random({70, 3}, at::kBFloat16);
+  const at::Tensor want = at::mm(a.to(at::kFloat), b.to(at::kFloat)), on = a.to(at::kCUDA);
+  for (const at::Tensor& other : {b.to(at::kCUDA), b.t().contiguous().to(at::kCUDA).t()}) {
+    at::Tensor sum = at::mm(on, other, at::kFloat);
+    EXPECT_EQ(sum.scalar_type(), at::kFloat);
+    EXPECT_LT((sum.cpu() - want).abs().max().item<double>(), 1e-5);
+    at::addmm_out(sum, sum, on, other, at::kFloat);
+    EXPECT_LT((sum.cpu() - 2 * want).abs().max().item<double>(), 2e-5);
+  }
+  EXPECT_THROW(at::mm(on, b.to(at::kCUDA), at::kDouble), c10::Error);
+}
+
 TEST(TorchTest, Autograd) {
   ExpectEqualBits({Random({5, 8}), Random({8, 8}), at::tensor({1, 4, 2, 0, 7}, at::kLong)}, [](const Tensors& t) {
     at::Tensor x = t[0].detach().clone().requires_grad_(), w = t[1].detach().clone().requires_grad_();
