@@ -59,11 +59,11 @@ TEST_F(TrajectoryJsonTest, RecordedAlternativesComeWithTheirTexts) {
   for (const int32_t id : {110, 111, 111, 60}) said.add_alternative_ids(id), said.add_alternative_logprobs(-0.25f);
   const std::string json = CallTokensJson(tree, 1, Bytes()).value();
   EXPECT_THAT(json, ::testing::HasSubstr("{\"count\":2,\"sampled\":true,\"call\":-1},"
-                                       "{\"count\":1,\"sampled\":false,\"call\":-1},"
-                                       "{\"count\":2,\"sampled\":true,\"call\":1,\"alternatives\":2}]"));
+                                         "{\"count\":1,\"sampled\":false,\"call\":-1},"
+                                         "{\"count\":2,\"sampled\":true,\"call\":1,\"alternatives\":2}]"));
   EXPECT_THAT(json, ::testing::EndsWith(",\"alternative\":[110,111,111,60],"
-                                      "\"alternative_logprob\":[-0.25,-0.25,-0.25,-0.25],"
-                                      "\"alternative_text\":{\"60\":\"<\",\"110\":\"n\",\"111\":\"o\"}}"));
+                                        "\"alternative_logprob\":[-0.25,-0.25,-0.25,-0.25],"
+                                        "\"alternative_text\":{\"60\":\"<\",\"110\":\"n\",\"111\":\"o\"}}"));
   said.mutable_alternative_ids()->RemoveLast();  // damaged
   EXPECT_THAT(CallTokensJson(tree, 1, Bytes()).value(), ::testing::Not(::testing::HasSubstr("alternative")));
 }
