@@ -130,7 +130,9 @@ def case_same(ingot):
     folder = write_text_reward_config(ingot, agent_seconds=0.5)
     settings = {"scheduler.total_steps": 4, "scheduler.groups_per_step": 1, "scheduler.group_size": 8, "scheduler.max_staleness": 0,
                 "scheduler.drop_zero_variance": "false", "trainer.checkpoint_every": 1, "trainer.keep_checkpoints": 100,
-                "gateway.max_new_tokens": 40, "gateway.train_sampling.temperature": 0.3}
+                "gateway.max_new_tokens": 40, "gateway.train_sampling.temperature": 0.3,
+                # Otherwise, a step's learning rate depends on scheduler.total_steps.
+                "trainer.decay": "constant", "trainer.warmup_steps": 0}
     off = {**settings, "rollout.speculation.drafters": "[]"}
     on = {**settings, "draft.enabled": "true", "draft.publish_every": 1, "draft.learning_rate": 1e-2, "draft.shadow": "true",
           "rollout.speculation.drafters": "[mtp]", "rollout.speculation.min_gain": -1}
@@ -490,4 +492,4 @@ def case_postgres(ingot):
 
 
 if __name__ == "__main__":
-    main(case_kill, case_stop, case_replace, case_replace_jobs, case_replace_node, case_damage, case_postgres)
+    main(case_kill, case_stop, case_same, case_replace, case_replace_jobs, case_replace_node, case_damage, case_postgres)
