@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace ingot::text {
+namespace ingot::text::output_format_test {
 namespace {
 
 std::vector<base::json::value> Tools() {
@@ -396,4 +396,4 @@ TEST(CallModes, InModeTextACallIsContent) {
 }
 
 }  // namespace
-}  // namespace ingot::text
+}  // namespace ingot::text::output_format_test
