@@ -58,9 +58,8 @@ function(ingot_use_pch target pch)
 endfunction()
 
 # ingot_use_unity(TARGET MOST): compiles up to MOST source files of a target together. Most of a file's time goes into its
-# headers, so a build from nothing takes half as long. Names in unnamed namespaces may therefore meet those of another file.
-# Such a source is compiled apart. Such a test is in a namespace of its own, because unoptimized tests spend nearly all of
-# the time in headers.
+# headers, so a build from nothing takes half as long. The names in a file's unnamed namespace may then meet those of
+# another file. If they do, a test gets a namespace of its own (its file's name), and a source is compiled apart.
 option(INGOT_UNITY "Compile several source files of a target together" OFF)
 function(ingot_use_unity target most)
   if(INGOT_UNITY)
