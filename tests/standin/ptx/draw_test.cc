@@ -93,7 +93,7 @@ Rows NormalRows(uint64_t seed, int64_t count, size_t rows) {
 }
 
 TEST_F(PtxDraw, HasTheCpusWinner) {
-  const int launches = Trials(100, 4000);
+  const int launches = Trials(100, 10000);
   for (int i = 0; i < launches && !HasFatalFailure(); ++i) {
     ExpectTheCpusWinners(NormalRows(i, std::array{1, 7, 64, 300}[i % 4] + i % 31, 100), i);
   }
