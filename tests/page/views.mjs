@@ -261,7 +261,7 @@ export async function lost(session) {
   await page.waitForSelector("main .cells");
   session.expected = /Failed to load resource/;
   await page.route("**/api/**", (route) => route.abort());
-  await page.waitForSelector("#state.bad:has-text('does not answer')");
+  await page.waitForSelector("#state.bad:has-text('does not respond')");
   check((await page.locator("main .cells").count()) === 1, "the view is gone with the run");
   await session.shot("lost");
   await page.evaluate(() => { location.hash = "#/time"; });
