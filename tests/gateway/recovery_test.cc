@@ -80,6 +80,40 @@ TEST(Recovery, AnAgentGoesOnUnderItsKeyOnTheSampledIds) {
   ASSERT_EQ(world.admission.ended().size(), 1u);
 }
 
+// An attempt in place of one that was lost samples what that one would have sampled; after a failure, others.
+TEST(Recovery, SeedsChangeWithFailedAttemptsAlone) {
+  World world([](const auto&) { return Say("ok"); });
+  int32_t attempt = 0;
+  world.admission.change = [&attempt](const auto&, v1::Ticket& ticket) {
+    ticket.mutable_ref()->set_sample_index(0);
+    ticket.mutable_ref()->set_attempt(attempt++);
+  };
+  const auto seed = [&world](const v1::EpisodeOpenResponse& episode) {
+    EXPECT_TRUE(world.Chat(episode.api_key(), Body({Msg("user", "1+2?")})).status.ok());
+    return world.engine->requests().back().sampling().seed();
+  };
+  const auto lost = world.Open();
+  const uint64_t first = seed(lost);
+  world.pool.Fence(lost.episode_id());
+  const auto again = world.Open();
+  EXPECT_EQ(seed(again), first);
+  EXPECT_NE(seed(again), first) << "its second call";
+
+  ASSERT_TRUE(world.End(again, v1::EPISODE_FAILED, "crashed").ok());
+  ASSERT_TRUE(world.End(world.Open(), v1::EPISODE_INFRASTRUCTURE_FAILED, "no sandbox").ok());
+  const auto other = world.Open();
+  ASSERT_TRUE(world.Restart().ok());  // the next gateway counts anew
+  const uint64_t third = seed(other);
+  EXPECT_NE(third, first);
+  world.pool.Fence(other.episode_id());
+  EXPECT_EQ(seed(world.Open()), third);
+
+  world.pool.FailList(absl::UnavailableError("the pool restarts"));
+  const size_t ended = world.admission.ended().size();
+  EXPECT_TRUE(absl::IsUnavailable(world.gateway().OpenEpisode({}).status()));
+  EXPECT_EQ(world.admission.ended().size(), ended + 1) << "the place is free again";
+}
+
 // The thought that a client drops is put back after a restart too, and in the conversation it belongs to alone.
 TEST(Recovery, DroppedReasoningIsPutBackWhereItWasSampled) {
   World world(Author);

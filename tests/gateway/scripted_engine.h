@@ -42,6 +42,13 @@ struct Script {
   std::optional<int64_t> answer_version = {};
 };
 
+inline Script Say(const std::string& text, bool hold = false) {
+  Script script;
+  script.text = text;
+  script.hold = hold;
+  return script;
+}
+
 // Answers from a thread per request, or, with `inline_chunks`, from inside Generate. Log-probs are -(1 + id % 7) / 8;
 // the version changes after every 4 ids. A destroyed request gets no more calls, as the engine's contract requires.
 class ScriptedEngine final : public rollout::Client {

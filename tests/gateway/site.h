@@ -15,13 +15,6 @@ using http::Request;
 using http::Response;
 using http::Wire;
 
-inline Script Say(const std::string& text, bool hold = false) {
-  Script script;
-  script.text = text;
-  script.hold = hold;
-  return script;
-}
-
 // The body of a call that says hi; a stream ends with its usage.
 inline std::string Hello(bool stream = false) {
   base::json::object body = Body({Msg("user", "hi")});

@@ -21,13 +21,6 @@
 
 namespace ingot::gateway {
 
-inline Script Say(const std::string& text, bool hold = false) {
-  Script script;
-  script.text = text;
-  script.hold = hold;
-  return script;
-}
-
 // Forwards everything to a pool, except what a test changes.
 class SpiedPool final : public datapool::Client {
  public:

@@ -33,7 +33,7 @@ void ChatCall::Start(std::shared_ptr<const PromptPlan> plan) {
   const auto left = setup_.episode->tokens().Take(static_cast<int64_t>(plan_->ids.size()), setup_.episode->id());
   if (!left.ok()) return Done(left.status());
   took_tokens_ = true;
-  sampling_ = PlanSampling(core_, setup_.episode->record(), *setup_.request, sequence_, setup_.choice, *plan_);
+  sampling_ = PlanSampling(core_, *setup_.episode, *setup_.request, sequence_, setup_.choice, *plan_);
   sampling_.set_max_new_tokens(static_cast<int32_t>(std::min<int64_t>(sampling_.max_new_tokens(), *left)));
   if (core_.parts.script != nullptr) {
     const auto forced = core_.parts.script->NextAnswer(*setup_.request);

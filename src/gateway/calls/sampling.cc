@@ -16,17 +16,19 @@
 namespace ingot::gateway {
 namespace {
 
-void Pin(const SamplingPin& pin, const GatewayOptions& options, const v1::Episode& record, int32_t sequence,
+void Pin(const SamplingPin& pin, const GatewayOptions& options, const Episode& episode, int32_t sequence,
          v1::SamplingParams& params) {
+  const v1::Episode& record = episode.record();
   params.set_temperature(pin.temperature);
   params.set_top_p(pin.top_p);
   params.set_top_k(pin.top_k);
   params.set_min_p(pin.min_p);
   // The seed is derived from the run's seed and the call's position in the run. So a run's draws can be reproduced, and
-  // a group's samples differ regardless of the seeds that their agents send.
+  // a group's samples differ regardless of the seeds that their agents send. An attempt that replaces a lost one has
+  // the same seeds, so a run that was killed samples what it would have sampled.
   uint64_t seed = base::DeriveSeed(options.seed, record.purpose());
   seed = base::DeriveSeed(seed, record.ref().group_id());
-  seed = base::DeriveSeed(seed, (static_cast<uint64_t>(record.ref().sample_index()) << 32) | record.ref().attempt());
+  seed = base::DeriveSeed(seed, (static_cast<uint64_t>(record.ref().sample_index()) << 32) | episode.failed_attempts());
   // Evaluations of different versions may have equal group numbers. The version separates their seeds.
   seed = base::DeriveSeed(seed, static_cast<uint64_t>(record.pinned_version() + 1));
   params.set_seed(base::DeriveSeed(seed, sequence));
@@ -241,16 +243,17 @@ std::string ParamOf(const std::string& field, const GatewayRequest& request, con
   return place < of_tools ? "tools" : request.format_field;
 }
 
-v1::SamplingParams PlanSampling(const Core& core, const v1::Episode& episode, const GatewayRequest& request,
+v1::SamplingParams PlanSampling(const Core& core, const Episode& episode, const GatewayRequest& request,
                                 int32_t sequence, int choice, const PromptPlan& prompt) {
   v1::SamplingParams params;
-  if (episode.purpose() == v1::PURPOSE_SERVE) {
+  const v1::EpisodePurpose purpose = episode.record().purpose();
+  if (purpose == v1::PURPOSE_SERVE) {
     Ask(request, choice, params);
   } else {
-    const bool train = episode.purpose() == v1::PURPOSE_TRAIN;
+    const bool train = purpose == v1::PURPOSE_TRAIN;
     Pin(train ? core.options.train_sampling : core.options.eval_sampling, core.options, episode, sequence, params);
   }
-  const int64_t cap = CapOf(core.options, episode.purpose());
+  const int64_t cap = CapOf(core.options, purpose);
   const int64_t unasked = core.options.default_max_tokens > 0 ? core.options.default_max_tokens : cap;
   int64_t limit = std::min(cap, request.max_tokens > 0 ? request.max_tokens : unasked);
   const int64_t context = core.backends.Of(request.model).context_length;

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "gateway/api/request.h"
 #include "gateway/core.h"
+#include "gateway/episodes/episode.h"
 #include "gateway/prompt/prompt_plan.h"
 #include "proto/tree.pb.h"
 
@@ -24,7 +25,7 @@ absl::Status PromptTooLong(int64_t context, const char* field, size_t prompt_tok
 // Training and evaluation use the configured distribution without the client's penalties and biases, so their calls can
 // be trained on. Constraints on the answer (response_format, tool_choice, min_tokens) apply in every episode.
 // Constrained calls are flagged and excluded from training. Each choice in a request has its own seed.
-v1::SamplingParams PlanSampling(const Core& core, const v1::Episode& episode, const GatewayRequest& request,
+v1::SamplingParams PlanSampling(const Core& core, const Episode& episode, const GatewayRequest& request,
                                 int32_t sequence, int choice, const PromptPlan& prompt);
 
 // Fails with 400 if a stop id is not in the vocabulary.

@@ -32,11 +32,13 @@ absl::Status EpisodeSealed(const std::string& episode_id) {
 }
 
 Episode::Episode(v1::Episode record, v1::EpisodeLimits limits, bool admitted, bool session,
-                 std::optional<EarlierCalls> earlier, std::chrono::nanoseconds opened, const base::Clock& clock)
+                 std::optional<EarlierCalls> earlier, std::chrono::nanoseconds opened, const base::Clock& clock,
+                 int32_t failed_attempts)
     : record_(std::move(record)),
       limits_(std::move(limits)),
       admitted_(admitted),
       session_(session),
+      failed_attempts_(failed_attempts),
       clock_(clock),
       opened_(opened),
       gate_(limits_.fork_at()),

@@ -50,9 +50,11 @@ class Episode {
   // `limits` must have max_calls > 0. `admitted` is true if the scheduler issued a ticket. `session` is true if the
   // gateway opened the episode for an API key. A session begins a new history when its history reaches max_calls calls
   // or, if max_tokens > 0, max_tokens tokens. `earlier` is set if an earlier gateway opened the episode or if it starts
-  // from a snapshot. `opened` is the clock reading taken together with the record's opened_unix_ns.
+  // from a snapshot. `opened` is the clock reading taken together with the record's opened_unix_ns. `failed_attempts` is
+  // FailedAttemptsBefore.
   Episode(v1::Episode record, v1::EpisodeLimits limits, bool admitted, bool session,
-          std::optional<EarlierCalls> earlier, std::chrono::nanoseconds opened, const base::Clock& clock);
+          std::optional<EarlierCalls> earlier, std::chrono::nanoseconds opened, const base::Clock& clock,
+          int32_t failed_attempts = 0);
 
   const std::string& id() const { return record_.episode_id(); }
   // Returns the record as of the opening, without later rewards and states. Its gateway_token is used for pool writes.
@@ -68,6 +70,8 @@ class Episode {
   bool taken() const { return taken_; }
   bool admitted() const { return admitted_; }
   bool session() const { return session_; }
+  // Returns the number of failed attempts at the sample before this one.
+  int32_t failed_attempts() const { return failed_attempts_; }
   TokenBudget& tokens() { return tokens_; }
   // Returns the version that its calls prefer, with GatewayParts::pins_episodes; -1 = no call has sampled yet.
   int64_t version() const { return version_; }
@@ -229,6 +233,7 @@ class Episode {
   const v1::EpisodeLimits limits_;
   const bool admitted_;
   const bool session_;
+  const int32_t failed_attempts_;
   const base::Clock& clock_;
   const std::chrono::nanoseconds opened_;
   std::atomic<bool> taken_{false};

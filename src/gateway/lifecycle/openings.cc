@@ -10,6 +10,7 @@
 #include "gateway/episodes/episode_key.h"
 #include "gateway/episodes/episode_limits.h"
 #include "gateway/episodes/episode_request.h"
+#include "gateway/episodes/failed_attempts.h"
 #include "gateway/lifecycle/trunks.h"
 #include "tree/episode_return.h"
 
@@ -163,6 +164,15 @@ void Openings::GiveBack(const v1::Episode& record, const std::string& why) {
   if (!reported.ok()) INGOT_LOG(error, "an episode was not stored but remains admitted: {}", reported.ToString());
 }
 
+absl::StatusOr<int32_t> Openings::FailedAttempts(const v1::Episode& record) {
+  if (core_.parts.pool == nullptr) return record.ref().attempt();
+  const auto counted = FailedAttemptsBefore(*core_.parts.pool, record);
+  if (counted.ok()) return counted;
+  GiveBack(record, absl::StrCat("its sample's attempts could not be read: ", counted.status().message()));
+  // FAILED_PRECONDITION would mean that the run is over.
+  return absl::UnavailableError(absl::StrCat("the attempts at a sample: ", counted.status().message()));
+}
+
 absl::Status Openings::Store(const v1::Episode& record, bool admitted) {
   if (core_.parts.pool == nullptr) return absl::OkStatus();
   v1::StoreEpisodeRequest store;
@@ -212,6 +222,12 @@ absl::StatusOr<std::shared_ptr<Episode>> Openings::Open(const v1::EpisodeOpenReq
       opened = absl::UnavailableError(absl::StrCat("the trunk of an episode: ", joined.status().message()));
     }
   }
+  int32_t failed = 0;
+  if (opened.ok() && admitted) {
+    const auto counted = FailedAttempts(record);
+    if (counted.ok()) failed = *counted;
+    opened = counted.status();
+  }
   if (opened.ok()) opened = Store(record, admitted);
   if (!opened.ok()) {
     open_.ReleasePlace();
@@ -221,7 +237,7 @@ absl::StatusOr<std::shared_ptr<Episode>> Openings::Open(const v1::EpisodeOpenReq
   if (session) limits.set_max_tokens(core_.options.max_tokens_per_session);
   limits.set_fork_at(record.limits().fork_at());
   auto episode = std::make_shared<Episode>(std::move(record), std::move(limits), admitted, session, std::move(earlier),
-                                           opened_at, *core_.parts.clock);
+                                           opened_at, *core_.parts.clock, failed);
   ++core_.counters.episodes_opened;
   return open_.Add(std::move(episode));
 }

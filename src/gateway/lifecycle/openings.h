@@ -60,6 +60,8 @@ class Openings {
   absl::Status Admit(const v1::EpisodeOpenRequest& request, v1::Episode& record);
   // Returns an admitted place to the scheduler.
   void GiveBack(const v1::Episode& record, const std::string& why);
+  // Returns FailedAttemptsBefore, which seeds are derived from. On error, returns the place to admission.
+  absl::StatusOr<int32_t> FailedAttempts(const v1::Episode& record);
   // Called when a restarted scheduler issued an attempt that already has an episode in the pool. If that episode has
   // ended, reports its end to the scheduler. Otherwise, its end is reported later.
   void ReportHolder(const v1::Episode& rejected);

@@ -7,6 +7,7 @@
 #include "gateway/api/api_error.h"
 #include "gateway/episodes/episode_key.h"
 #include "gateway/episodes/episode_limits.h"
+#include "gateway/episodes/failed_attempts.h"
 #include "gateway/episodes/recorded_calls.h"
 
 namespace ingot::gateway {
@@ -184,11 +185,13 @@ void Placement::RecallEnd(const std::string& episode_id) {
 absl::Status Placement::Continue(v1::EpisodeTree tree) {
   const std::chrono::nanoseconds age = AgeOf(tree);  // computed before the trunk's calls are added
   INGOT_ASSIGN_OR_RETURN(Episode::EarlierCalls recorded, EarlierCallsOf(*core_.parts.pool, tree));
+  INGOT_ASSIGN_OR_RETURN(const int32_t failed, FailedAttemptsBefore(*core_.parts.pool, tree.episode()));
   v1::EpisodeLimits limits = LimitsFor(core_.options, tree.episode().limits());
   limits.set_fork_at(tree.episode().limits().fork_at());
   const bool admitted = tree.episode().purpose() != v1::PURPOSE_SERVE;
-  auto episode = std::make_shared<Episode>(std::move(*tree.mutable_episode()), limits, admitted, /*session=*/false,
-                                           std::move(recorded), core_.parts.clock->Now() - age, *core_.parts.clock);
+  auto episode =
+      std::make_shared<Episode>(std::move(*tree.mutable_episode()), limits, admitted, /*session=*/false,
+                                std::move(recorded), core_.parts.clock->Now() - age, *core_.parts.clock, failed);
   const auto earlier = open_.Replace(episode);
   if (earlier != nullptr) earlier->MarkTaken();
   return absl::OkStatus();
