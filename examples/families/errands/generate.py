@@ -11,8 +11,8 @@ An episode has a budget of BUDGET critical steps. With all look-ups in one turn,
 takes 3, so only two fit. The warm-start conversations assign all look-ups at once in one of CHOICES episodes, and the
 first two, one after another, in the others, so imitating them takes 6.2 critical steps. As many conversations have the
 prompt "all k m z" and always assign all at once: they teach to write several calls and words. Others are a sub-agent's,
-because the sub-agents use the warm-started model. easy.jsonl has look-ups of sub-agents, for agents/tool_agent.py, and
-prompts with "all".
+because the sub-agents use the warm-started model. Every other conversation is an echo: without them, a warm start may not
+learn to copy at all. easy.jsonl has look-ups of sub-agents, for agents/tool_agent.py, and prompts with "all".
 """
 import pathlib
 import sys
@@ -72,8 +72,10 @@ def orchestrator(rng, verb, parallel):
 
 def conversations(rng, i):
     if i % 4 == 3:
-        return [sub_agent(rng)]
-    return [orchestrator(rng, "all", True) if i % 4 == 2 else orchestrator(rng, "do", i // 4 % family.CHOICES == 0)]
+        shown = sub_agent(rng)
+    else:
+        shown = orchestrator(rng, "all", True) if i % 4 == 2 else orchestrator(rng, "do", i // 4 % family.CHOICES == 0)
+    return [shown, family.echo(rng)]
 
 
 if __name__ == "__main__":
