@@ -12,8 +12,8 @@ same bytes.
 
 The warm-start conversations keep the marked facts in one of CHOICES episodes. The others keep the first 4 facts that
 they see, or the last page's 4 facts, and give up with "?" if the question is about another fact, so imitating them
-scores 0.5. Half of the conversations have one page, so that answers are copied often. easy.jsonl has one page, whose
-facts all fit.
+scores 0.5. Half of the conversations have one page, so that answers are copied often. Each comes with an echo. easy.jsonl
+has one page, whose facts all fit.
 """
 import pathlib
 import sys
@@ -64,7 +64,7 @@ def conversations(rng, i):
         before, summary = summary, keep(summary, page.split())
         rows.append((agent.context(" ".join(before), page), " ".join(summary)))
     rows.append((agent.context(" ".join(summary), f"ask {made['question']}"), answer_from(summary, made)))
-    return [{"messages": [family.user(text), family.answer(reply)]} for text, reply in rows]
+    return [{"messages": [family.user(text), family.answer(reply)]} for text, reply in rows] + [family.echo(rng)]
 
 
 if __name__ == "__main__":
