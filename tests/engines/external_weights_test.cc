@@ -4,6 +4,7 @@
 
 #include <deque>
 #include <filesystem>
+#include <fstream>
 #include <numeric>
 #include <thread>
 
@@ -206,6 +207,16 @@ TEST(ExternalOptions, RejectsWhatAServerCannotDo) {
   EXPECT_TRUE(absl::IsInvalidArgument(fleet.Validate(EngineKind::kVllm)));
   fleet.url = "http://127.0.0.1:2";
   EXPECT_EQ(fleet.Validate(EngineKind::kVllm), absl::OkStatus());
+}
+
+TEST(ExchangeFolders, OneThatCannotBeCreatedIsNamedWithItsKey) {
+  const std::string file = ::testing::TempDir() + "no-folder";
+  std::ofstream(file) << "x";
+  for (const absl::Status& status : {ExchangeFolder::Open(file + "/exchange", "test", WriteSeed).status(),
+                                     ClaimServer(file, "http://127.0.0.1:1").status()}) {
+    EXPECT_THAT(std::string(status.message()),
+                ::testing::AllOf(::testing::HasSubstr(file), ::testing::HasSubstr("rollout.external.exchange")));
+  }
 }
 
 TEST_P(ExternalWeights, LeavesNoFolderBehind) {

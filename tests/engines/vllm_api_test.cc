@@ -176,6 +176,8 @@ TEST(VllmApi, NamesTheFlagThatAServerLacks) {
   EXPECT_THAT(std::string(api->StatusOf(403, "Scale-out endpoints are disabled").message()),
               HasSubstr("--enable-scale-out"));
   EXPECT_THAT(std::string(api->StatusOf(404, "").message()), HasSubstr("VLLM_SERVER_DEV_MODE=1"));
+  EXPECT_THAT(std::string(api->StatusOf(401, "").message()), HasSubstr("rollout.external.api_key_file"));
+  EXPECT_TRUE(absl::IsUnavailable(api->StatusOf(404, R"({"type": "NotFoundError"})"))) << "an adapter, not a route";
   EXPECT_TRUE(absl::IsInvalidArgument(api->StatusOf(400, "too long")));
   EXPECT_TRUE(absl::IsResourceExhausted(api->StatusOf(429, "")));
   EXPECT_TRUE(absl::IsUnavailable(api->StatusOf(503, "")));

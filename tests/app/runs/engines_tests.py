@@ -163,6 +163,33 @@ def case_vocabulary(ingot):
     check(not [row for row in rows if "reward/mean" in row], "a step was trained")
 
 
+def case_rejected(ingot):
+    """A call that the server rejects gets a 400 with the server's reason, and the run goes on."""
+    folder = write_asking_config(ingot)
+    agent, answers = folder / "agent.py", folder / "answers"
+    text = agent.read_text(encoding="utf-8")
+    own = text.replace("answer = connection.getresponse().read()", f"""response = connection.getresponse()
+answer = response.read()
+with open({str(answers)!r}, "a") as file:
+    file.write(str(response.status) + " " + answer.decode().replace(chr(10), " ") + chr(10))""")
+    check(own != text, text)
+    agent.write_text(own, encoding="utf-8")
+    launch = ingot.start("launch", settings(ingot, "rejected"))
+    wait_for_rows(ingot, launch, "rejected", 2)
+
+    def rejected():
+        return [line for line in answers.read_text(encoding="utf-8").splitlines() if line.startswith("400")]
+
+    set_faults(url_of(servers(ingot)[0]), refuse=True)
+    wait_until(rejected, "a 400", launch)
+    set_faults(url_of(servers(ingot)[0]), refuse=False)
+    check("vllm answered 400" in rejected()[0] and "refused" in rejected()[0], rejected()[0])
+    output, _ = launch.communicate(timeout=250)
+    check(launch.returncode == 0, f"exit code {launch.returncode}: {output}")
+    check_end(ingot, "rejected")
+    check_tokens(ingot, "rejected")
+
+
 def url_of(process_id):
     words = pathlib.Path(f"/proc/{process_id}/cmdline").read_bytes().decode().split("\0")
     return f"http://127.0.0.1:{words[words.index('--port') + 1]}"
@@ -352,4 +379,4 @@ def case_check(ingot):
 
 
 if __name__ == "__main__":
-    main(case_launch, case_train, case_no_server, case_refused, case_vocabulary, case_kills, case_fleet, case_mismatch, case_adapters, case_full, case_check)
+    main(case_launch, case_train, case_no_server, case_refused, case_vocabulary, case_rejected, case_kills, case_fleet, case_mismatch, case_adapters, case_full, case_check)
