@@ -36,7 +36,7 @@ body = {"model": "policy", "max_tokens": 40, "temperature": 1, "messages": [{"ro
 request = urllib.request.Request(os.environ["OPENAI_BASE_URL"] + "/chat/completions", json.dumps(body).encode(), {
     "Authorization": "Bearer " + os.environ["OPENAI_API_KEY"], "Content-Type": "application/json"})
 urllib.request.urlopen(request, timeout=300).read()
-print(os.getpid() % 2)
+print(os.urandom(1)[0] % 2)
 """
 
 

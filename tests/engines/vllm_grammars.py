@@ -112,7 +112,7 @@ kind = json.load(open("task.json"))["kind"]
 with open("RESULTS", "a", encoding="utf-8") as file:
     file.write(json.dumps([kind, ask(kind)]) + "\\n")
     file.write(json.dumps(["refused", ask("refused")]) + "\\n")
-print(os.getpid() % 2)
+print(os.urandom(1)[0] % 2)
 '''
 
 
