@@ -2,13 +2,14 @@
 """Adapters trained through vLLM and through Ingot's own engine: the reward curves of several seeds.
 
     examples/smollm2/prepare.sh
-    engine_seeds.py INGOT --vllm build/peers-vllm/bin/vllm [--seeds 3] [--first 1] [--steps 12] [--folder DIR]
+    engine_seeds.py INGOT --vllm build/peers-vllm/bin/vllm [--seeds 3] [--first 1] [--steps 20] [--folder DIR]
                     [--config FILE] [--url URL] [--set key=value ...]
 
 Both engines train examples/smollm2/run-lora.yaml, or FILE, on the same tasks in the same order, with smaller steps, under
 `numerics: fast`. Prints each run's mean reward per step, and then, per step, the range of each engine's seeds and whether the
 two ranges overlap. The last line has the means of the last third of the steps. Exit 1 if a run fails, or if these means differ
-by more than the larger of twice their standard error and 0.05. Not measured: speed, a GPU.
+by more than the larger of twice their standard error and 0.05. Runs that are finished in DIR are not repeated, so a comparison
+can be made in parts (--first 2 --seeds 1) and printed as a whole at the end. Not measured: speed, a GPU.
 
 Each run with vLLM starts a server. With --url, all of them use one that has the base model and takes adapters
 (docs/guide/engines.md). A CPU without bf16 instructions needs minutes per step of SmolLM2 in bf16.
@@ -42,8 +43,9 @@ def train(args, engine, seed, folder):
     metrics = pathlib.Path(folder, name, "metrics.jsonl")
     settings = {"run.root": folder, "run.name": name, "run.seed": seed, "numerics": "fast", "device": "cpu", "rollout.engine": engine,
                 "scheduler.total_steps": args.steps, "scheduler.groups_per_step": 4, "scheduler.group_size": 8,
-                "trainer.warmup_steps": 2, "trainer.checkpoint_every": 0, "rollout.max_running": 16, "rollout.context_length": 512,
-                "rollout.kv_cache_tokens": 16384, "agents.concurrency": 16, "eval.tasks": "", "eval.at_start": "false", "http.port": 0}
+                "trainer.warmup_steps": 2, "trainer.checkpoint_every": 0, "trainer.probe_tokens": 64, "rollout.max_running": 32,
+                "rollout.context_length": 512, "rollout.kv_cache_tokens": 32768, "agents.concurrency": 32, "eval.tasks": "",
+                "eval.at_start": "false", "http.port": 0}
     if engine == "vllm":
         settings["rollout.external.exchange"] = f"{folder}/exchange"
         if args.url:
@@ -53,15 +55,23 @@ def train(args, engine, seed, folder):
     words = [args.ingot, "launch", args.config]
     for setting in [f"{key}={value}" for key, value in settings.items()] + args.set:
         words += ["--set", setting]
-    start = time.monotonic()
-    with open(f"{folder}/{name}.log", "w", encoding="utf-8") as log:
-        code = subprocess.run(words, cwd=SOURCE, stdout=log, stderr=subprocess.STDOUT, check=False, env=environment(args.vllm),
-                              timeout=args.timeout).returncode
+    done = pathlib.Path(folder, f"{name}.done")  # has the command and its seconds
+    known = json.loads(done.read_text(encoding="utf-8")) if done.exists() else None
+    if known and known["words"] == words:
+        code, seconds = 0, known["seconds"]
+    else:
+        start = time.monotonic()
+        with open(f"{folder}/{name}.log", "w", encoding="utf-8") as log:
+            code = subprocess.run(words, cwd=SOURCE, stdout=log, stderr=subprocess.STDOUT, check=False, env=environment(args.vllm),
+                                  timeout=args.timeout).returncode
+        seconds = time.monotonic() - start
+        if code == 0:
+            done.write_text(json.dumps({"words": words, "seconds": seconds}), encoding="utf-8")
     lines = metrics.read_text(encoding="utf-8").splitlines() if metrics.exists() else []
     rows = [row for row in map(json.loads, lines) if "reward/mean" in row]
     mismatch = [row["mismatch/logprob_abs_diff_mean"] for row in rows if "mismatch/logprob_abs_diff_mean" in row]
     rewards = [row["reward/mean"] for row in rows]
-    print(f"{engine:6} seed {seed}  {time.monotonic() - start:5.0f} s  mismatch {statistics.mean(mismatch or [0]):.2e}  rewards",
+    print(f"{engine:6} seed {seed}  {seconds:5.0f} s  mismatch {statistics.mean(mismatch or [0]):.2e}  rewards",
           " ".join(f"{reward:.2f}" for reward in rewards), "" if code == 0 else f"  exit code {code}: {folder}/{name}.log", flush=True)
     return rewards if code == 0 and len(rewards) == args.steps else None
 
@@ -88,7 +98,7 @@ def main():
     parser.add_argument("--url", default="", help="a server that already runs")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--folder", default="")
     parser.add_argument("--timeout", type=int, default=7200, help="seconds per run")
     parser.add_argument("--set", action="append", default=[])
