@@ -43,7 +43,7 @@ def train(args, engine, seed, folder):
     metrics = pathlib.Path(folder, name, "metrics.jsonl")
     settings = {"run.root": folder, "run.name": name, "run.seed": seed, "numerics": "fast", "device": "cpu", "rollout.engine": engine,
                 "scheduler.total_steps": args.steps, "scheduler.groups_per_step": 4, "scheduler.group_size": 8,
-                "trainer.warmup_steps": 2, "trainer.checkpoint_every": 0, "trainer.probe_tokens": 64, "rollout.max_running": 32,
+                "trainer.warmup_steps": 2, "trainer.checkpoint_every": 0, "trainer.probe_tokens": 0, "rollout.max_running": 32,
                 "rollout.context_length": 512, "rollout.kv_cache_tokens": 32768, "agents.concurrency": 32, "eval.tasks": "",
                 "eval.at_start": "false", "http.port": 0}
     if engine == "vllm":
