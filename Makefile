@@ -114,6 +114,7 @@ test-engines: build
 	python3 tests/engines/vllm_runs.py $(BUILD)/ingot . $(BUILD)/tests/engines/engines_compare build/peers-vllm/bin/vllm $(STEPS)
 	python3 tests/engines/vllm_adapters.py $(BUILD)/ingot . build/peers-vllm/bin/vllm
 	python3 tests/engines/vllm_grammars.py $(BUILD)/ingot . build/peers-vllm/bin/vllm
+	python3 tests/engines/vllm_fleet.py $(BUILD)/ingot . build/peers-vllm/bin/vllm
 
 format:
 	git ls-files '*.h' '*.cc' '*.cu' '*.cuh' | xargs clang-format-19 -i
