@@ -186,6 +186,20 @@ TEST(WeightVerifier, ComparesSampledIds) {
   EXPECT_TRUE(std::isinf(DifferenceOfSamples(reference, {}).worst_mean()));
 }
 
+// SmolLM2's bf16 log-probs differ by 0.05 between engines, and a trial load of its adapters moves them by about 1.
+TEST(WeightVerifier, AdaptersOfNarrowTypesMayDifferByMore) {
+  const uint32_t seed = 1;
+  const auto bytes = std::as_bytes(std::span(&seed, 1));
+  const auto narrow = *weights::Snapshot::Copy(1, {{"w", "BF16", {2}, bytes}}), fp32 = Seeded(1, seed);
+  const std::vector<PromptScores> given = {{{-1}, {}}};
+  const auto moved = [](float by) { return std::vector<PromptScores>{{{-1 - by}, {}}}; };
+  EXPECT_NEAR(AdapterTrialBound(*narrow, moved(1), given), 0.15, 1e-6);
+  EXPECT_NEAR(AdapterTrialBound(*narrow, moved(0.4F), given), 0.1, 1e-6) << "a quarter would be kept back unseen";
+  EXPECT_NEAR(AdapterTrialBound(*narrow, moved(8), given), 0.4, 1e-6);
+  EXPECT_NEAR(TrialBound(*narrow, moved(1), given), 0.05, 1e-6);
+  EXPECT_EQ(AdapterTrialBound(*fp32, moved(1), given), TrialBound(*fp32, moved(1), given));
+}
+
 TEST(WeightVerifier, HasTheSamePromptsForEachVersion) {
   const ServedModel model{.vocab_size = 100, .context_length = 12, .eos_ids = {}};
   const auto prompts = VerificationPrompts(model);

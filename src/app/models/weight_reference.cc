@@ -21,6 +21,9 @@ namespace {
 constexpr uint64_t kPerturbSeed = 20260;
 constexpr double kPerturbShare = 0.5;   // of each number
 constexpr double kPerturbZeros = 0.05;  // in place of a tensor of zeros
+// Added to an adapter's second factor, which is zero at first and small for many steps. Such an adapter changes the
+// weights by a share like that of kPerturbShare, so its log-probs differ by more than bf16 rounds.
+constexpr double kPerturbFactor = 0.2;
 
 // Returns the prompt as a call whose last id is the sampled one. Its log-prob needs the row before it.
 tree::CallPath CallOf(const std::vector<int32_t>& prompt) {
@@ -64,6 +67,10 @@ class TorchReference final : public engines::WeightReference {
       const model::Parameters parameters = trainer::ParametersOf(snapshot);
       for (const auto& [name, tensor] : parameters.tensors()) {
         const at::Tensor noise = at::empty(tensor.sizes(), tensor.options()).uniform_(-1, 1, random);
+        if (name.ends_with(".lora_B.weight")) {
+          others[name] = tensor + noise * kPerturbFactor;
+          continue;
+        }
         const bool zeros = tensor.count_nonzero().item<int64_t>() == 0;
         others[name] = zeros ? noise * kPerturbZeros : tensor * (noise * kPerturbShare + 1);
       }

@@ -19,6 +19,8 @@ constexpr int kReserve = 8;                               // ids of the context 
 constexpr double kFp32Bound = 1e-4, kNarrowBound = 0.15;  // bf16 logits of 16 to 32 are 0.125 apart
 // Shares of the distance between two sets of weights. One stale tensor exceeds them, and rounding does not.
 constexpr double kFp32TrialShare = 2e-3, kNarrowTrialShare = 0.05;
+// The same for adapters: one layer's factors, or those of one kind of product, exceed it.
+constexpr double kNarrowAdapterShare = 0.25;
 constexpr double kLeastDistance = 1e-5;  // below it, the trial load shows nothing
 
 bool IsNarrow(const weights::Snapshot& snapshot) {
@@ -135,6 +137,13 @@ double TrialBound(const weights::Snapshot& perturbed, const std::vector<PromptSc
   return DistanceOf(expected, given) * (IsNarrow(perturbed) ? kNarrowTrialShare : kFp32TrialShare);
 }
 
+double AdapterTrialBound(const weights::Snapshot& perturbed, const std::vector<PromptScores>& expected,
+                         const std::vector<PromptScores>& given) {
+  const double bound = TrialBound(perturbed, expected, given);
+  if (!IsNarrow(perturbed)) return bound;
+  return std::max(bound, std::min(kNarrowBound, DistanceOf(expected, given) * kNarrowAdapterShare));
+}
+
 absl::StatusOr<std::vector<PromptScores>> WeightVerifier::Expect(
     const std::shared_ptr<const weights::Snapshot>& snapshot) {
   return Score(snapshot, prompts_);
@@ -184,16 +193,14 @@ absl::StatusOr<ScoreDifference> WeightVerifier::VerifyTrial(ServerControl& contr
                                                             const std::vector<PromptScores>& given,
                                                             std::chrono::milliseconds timeout) const {
   INGOT_ASSIGN_OR_RETURN(const std::vector<ServerScores> server, Ask(control, served, timeout));
-  return JudgeTrial(control, perturbed, DifferenceOf(expected, server), expected, given);
+  return JudgeTrial(control, DifferenceOf(expected, server), DistanceOf(expected, given),
+                    TrialBound(perturbed, expected, given));
 }
 
-absl::StatusOr<ScoreDifference> WeightVerifier::JudgeTrial(const ServerControl& control,
-                                                           const weights::Snapshot& perturbed,
-                                                           const ScoreDifference& found,
-                                                           const std::vector<PromptScores>& expected,
-                                                           const std::vector<PromptScores>& given) const {
-  const double bound = std::max(TrialBound(perturbed, expected, given), bound_);
-  if (DistanceOf(expected, given) < kLeastDistance || found.worst_mean() <= bound) return found;
+absl::StatusOr<ScoreDifference> WeightVerifier::JudgeTrial(const ServerControl& control, const ScoreDifference& found,
+                                                           double distance, double rounding) const {
+  const double bound = std::max(rounding, bound_);
+  if (distance < kLeastDistance || found.worst_mean() <= bound) return found;
   return absl::FailedPreconditionError(absl::StrFormat(
       "%s keeps some of its earlier weights when it loads new weights, or computes with a different type: after a "
       "trial load, %s, but rounding explains a mean of only %.2g. Start it with a model folder whose output head is "
@@ -244,7 +251,8 @@ absl::StatusOr<ScoreDifference> WeightVerifier::VerifyTrialSamples(
   INGOT_ASSIGN_OR_RETURN(const std::vector<ServerSample> server, Sample(control, served, timeout));
   INGOT_ASSIGN_OR_RETURN(const std::vector<PromptScores> expected, ScoresOf(server, perturbed));
   INGOT_ASSIGN_OR_RETURN(const std::vector<PromptScores> original, ScoresOf(server, given));
-  return JudgeTrial(control, *perturbed, DifferenceOfSamples(expected, server), expected, original);
+  return JudgeTrial(control, DifferenceOfSamples(expected, server), DistanceOf(expected, original),
+                    AdapterTrialBound(*perturbed, expected, original));
 }
 
 }  // namespace ingot::engines

@@ -74,6 +74,10 @@ double RoundingBound(const weights::Snapshot& snapshot);
 // the scores of the perturbed and the original weights, because small logits also give small differences.
 double TrialBound(const weights::Snapshot& perturbed, const std::vector<PromptScores>& expected,
                   const std::vector<PromptScores>& given);
+// Same, for a trial load of an adapter. In narrow types it is larger: an adapter moves the log-probs less than all
+// weights do, so rounding is a larger share.
+double AdapterTrialBound(const weights::Snapshot& perturbed, const std::vector<PromptScores>& expected,
+                         const std::vector<PromptScores>& given);
 
 class WeightVerifier {
  public:
@@ -116,9 +120,9 @@ class WeightVerifier {
   // Returns `found`, or an error if it is larger than the version's bound.
   absl::StatusOr<ScoreDifference> Judge(const ServerControl& control, const weights::Snapshot& snapshot,
                                         const ScoreDifference& found) const;
-  absl::StatusOr<ScoreDifference> JudgeTrial(const ServerControl& control, const weights::Snapshot& perturbed,
-                                             const ScoreDifference& found, const std::vector<PromptScores>& expected,
-                                             const std::vector<PromptScores>& given) const;
+  // Same for a trial load, whose bound is `rounding`. Weights that hardly differ (`distance`) pass.
+  absl::StatusOr<ScoreDifference> JudgeTrial(const ServerControl& control, const ScoreDifference& found,
+                                             double distance, double rounding) const;
   absl::StatusOr<std::vector<PromptScores>> Score(const std::shared_ptr<const weights::Snapshot>& snapshot,
                                                   const std::vector<std::vector<int32_t>>& sequences);
   // Returns the scores of the sampled ids alone.

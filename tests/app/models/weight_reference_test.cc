@@ -3,9 +3,11 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 #include <string>
 
+#include "engines/external/adapter_versions.h"
 #include "engines/verification/weight_verifier.h"
 #include "model/plain_model.h"
 #include "rollout/collect.h"
@@ -167,6 +169,58 @@ TEST(WeightReference, PerturbedWeightsShowATiedHeadThatStaysBehind) {
     const auto hidden =
         engines::DifferenceOf(*reference->Score(step, Prompts()), server_with(after, before.at(embedding), dtype));
     EXPECT_EQ(hidden.worst_mean() > engines::RoundingBound(*step), dtype == at::kFloat) << hidden.Text();
+  }
+}
+
+model::ModelConfig AdapterConfig(at::ScalarType dtype) {
+  model::ModelConfig config = Config(dtype);
+  config.lora.rank = 4;
+  config.lora.alpha = 8;
+  config.lora.targets = {"down_proj", "q_proj", "up_proj", "v_proj"};
+  return config;
+}
+
+// An adapter after some steps, or before the first: A as at the start, and B small or zero.
+Tensors Adapter(at::ScalarType dtype, double b) {
+  const model::ModelConfig config = AdapterConfig(dtype);
+  Tensors tensors = model::testing::RandomParameters(config, 3, dtype).tensors();
+  for (auto& [name, tensor] : tensors) {
+    if (name.ends_with("lora_A.weight")) tensor = tensor / tensor.abs().max() / std::sqrt(tensor.size(1));
+    if (name.ends_with("lora_B.weight")) tensor = tensor.sign() * b;
+  }
+  return tensors;
+}
+
+// For an adapter that was hardly trained, too: its own effect is below bf16 rounding.
+TEST(WeightReference, PerturbedAdaptersShowFactorsThatStayBehind) {
+  for (const at::ScalarType dtype : kTypes) {
+    for (const double b : {0.0, 1e-3}) {
+      const auto reference = NewWeightReference(AdapterConfig(dtype), 1);
+      const auto wide = NewWeightReference(AdapterConfig(at::kFloat), 1);
+      const Tensors before = Adapter(dtype, b);
+      const Snapshot given = VersionOf(before);
+      const Tensors other = trainer::ParametersOf(*reference->Perturb(given)).tensors();
+      Tensors all = before, wider;
+      for (auto& [name, tensor] : all) {
+        if (engines::IsFactor(name)) tensor = other.at(name);
+        wider[name] = tensor.to(at::kFloat);
+      }
+      const Snapshot perturbed = VersionOf(all);
+      const std::vector<PromptScores> expected = *reference->Score(perturbed, Prompts());
+      const std::vector<PromptScores> original = *reference->Score(given, Prompts());
+      const double bound = engines::AdapterTrialBound(*perturbed, expected, original);
+      EXPECT_LT(engines::DistanceOf(expected, *wide->Score(VersionOf(wider), Prompts())), 0.8 * bound)
+          << "rounding alone, of a distance of " << engines::DistanceOf(expected, original);
+      for (const char* part :
+           {"q_proj.", "v_proj.", "up_proj.", "down_proj.", "layers.0.", "layers.1.", "lora_A", "lora_B"}) {
+        Tensors behind = all;
+        for (auto& [name, tensor] : behind) {
+          if (engines::IsFactor(name) && name.find(part) != std::string::npos) tensor = before.at(name);
+        }
+        const std::vector<PromptScores> stale = *reference->Score(VersionOf(behind), Prompts());
+        EXPECT_GT(engines::DistanceOf(expected, stale), bound) << part;
+      }
+    }
   }
 }
 
