@@ -7,16 +7,20 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 
 #include "kernels/torch/gated_delta.h"
+#include "kernels/torch/pages.h"
 #include "model/layer_spec.h"
 
 namespace ingot::model {
 
 struct AttentionInput {
   const AttentionSpec& spec;
-  at::Tensor q;      // [N, heads, head_dim], after norm and RoPE
-  at::Tensor k, v;   // [N, kv_heads, head_dim], k after norm and RoPE; one tensor if spec.keys_are_values()
+  at::Tensor q;  // [N, heads, head_dim], after norm and RoPE
+  // [N, kv_heads, head_dim], k after norm and RoPE; one tensor if spec.keys_are_values(). Undefined = the layer has
+  // written them to Pages.
+  at::Tensor k, v;
   at::Tensor sinks;  // [heads]; undefined = none
 };
 
@@ -28,6 +32,9 @@ struct RecurrentInput {
 class AttentionBackend {
  public:
   virtual ~AttentionBackend() = default;
+  // Returns where the layer may write keys and values of this type itself, in the launch that rotates them; nullopt =
+  // Attend takes them. A backend with pages has all rows and heads in this process, and no autograd.
+  virtual std::optional<kernels::PageRows> Pages(int64_t layer, at::ScalarType type);
   // Returns [N, heads, head_dim].
   virtual at::Tensor Attend(int64_t layer, const AttentionInput& input) = 0;
   // Returns [N, value_heads, value_dim]. Throws c10::Error unless overridden.

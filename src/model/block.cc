@@ -133,8 +133,10 @@ std::vector<at::Tensor> Block::Products(const at::Tensor& x, std::initializer_li
   return results;
 }
 
+at::Tensor Block::NormWeight(Part weight) const { return spec_.centred ? at(weight) + 1 : at(weight); }
+
 at::Tensor Block::Norm(const at::Tensor& x, Part weight) const {
-  return kernels::RmsNormOp(x, spec_.centred ? at(weight) + 1 : at(weight), eps_);
+  return kernels::RmsNormOp(x, NormWeight(weight), eps_);
 }
 
 // Norm over the heads of all ranks. This rank has its own heads and weights, and the sum of squares covers all ranks.
@@ -148,19 +150,20 @@ at::Tensor Block::NormOverHeads(const at::Tensor& flat, const at::Tensor& weight
   return (wide * at::rsqrt(squares / (flat.size(1) * ranks) + eps_)).to(flat.scalar_type()) * weight;
 }
 
+// The heads on all ranks share the head norm's weights.
+at::Tensor Block::HeadWeight(Part norm, Communicator& communicator) const {
+  if (spec_.attention.norm_whole || !at(norm).defined()) return {};
+  return communicator.Enter(Axis::kTensor, NormWeight(norm));
+}
+
 // flat [N, heads * head_dim] -> [N, heads, head_dim], normed and rotated.
 at::Tensor Block::Heads(const at::Tensor& flat, int64_t heads, Part norm, const at::Tensor& positions,
                         const RopeTables& rope, Communicator& communicator) const {
   const AttentionSpec& spec = spec_.attention;
   const int64_t rows = flat.size(0);
   const at::Tensor &cos = rope.cos(spec.local_rope), &sin = rope.sin(spec.local_rope);
-  const at::Tensor weight = !at(norm).defined() || !spec_.centred ? at(norm) : at(norm) + 1;
-  const at::Tensor shaped = spec.norm_whole
-                                ? NormOverHeads(flat, weight, communicator).view({rows, heads, spec.head_dim})
-                                : flat.view({rows, heads, spec.head_dim});
-  // The heads on all ranks share the head norm's weights.
-  const at::Tensor per_head =
-      spec.norm_whole || !weight.defined() ? at::Tensor() : communicator.Enter(Axis::kTensor, weight);
+  const at::Tensor whole = spec.norm_whole ? NormOverHeads(flat, NormWeight(norm), communicator) : flat;
+  const at::Tensor shaped = whole.view({rows, heads, spec.head_dim}), per_head = HeadWeight(norm, communicator);
   if (spec.rotary_dim == spec.head_dim) {
     return kernels::NormRotateOp(shaped, per_head, eps_, cos, sin, positions);
   }
@@ -234,12 +237,11 @@ std::array<at::Tensor, 2> Block::Latent(const at::Tensor& h, const at::Tensor& p
       keys};
 }
 
-at::Tensor Block::Attention(const at::Tensor& x, const at::Tensor& positions, const RopeTables& rope,
+at::Tensor Block::Attention(const at::Tensor& normed, const at::Tensor& positions, const RopeTables& rope,
                             AttentionBackend& attention, Communicator& communicator) const {
   const AttentionSpec& spec = spec_.attention;
-  const int64_t rows = x.size(0);
+  const int64_t rows = normed.size(0);
   const bool biased = communicator.rank(Axis::kTensor) == 0;  // a bias counts once in the sum over ranks
-  const at::Tensor normed = Norm(x, Part::kInputNorm);
   if (spec.latent.kv_rank > 0) {
     const auto [q, own] = Latent(normed, positions, rope, communicator);
     const at::Tensor k = communicator.Gather(Axis::kContext, own, 0);
@@ -255,26 +257,38 @@ at::Tensor Block::Attention(const at::Tensor& x, const at::Tensor& positions, co
     raw = both.narrow(2, 0, spec.head_dim).reshape({rows, spec.queries()});
     gate = attention.PassThrough(index_, both.narrow(2, spec.head_dim, spec.head_dim).reshape({rows, spec.queries()}));
   }
-  const at::Tensor q = Heads(raw, spec.heads, Part::kQueryNorm, positions, rope, communicator);
-  const at::Tensor k = Heads(qkv[1], spec.kv_heads, Part::kKeyNorm, positions, rope, communicator);
-  // If the context is divided, its rows see the keys on all ranks.
+  AttentionInput input{.spec = spec, .q = {}, .k = {}, .v = {}, .sinks = at(Part::kSinks)};
   const at::Tensor v = qkv[2].view({rows, spec.kv_heads, spec.head_dim});
-  const at::Tensor attended = attention.Attend(index_, {.spec = spec,
-                                                        .q = q,
-                                                        .k = communicator.Gather(Axis::kContext, k, 0),
-                                                        .v = communicator.Gather(Axis::kContext, v, 0),
-                                                        .sinks = at(Part::kSinks)});
+  const bool turns_whole = spec.rotary_dim == spec.head_dim && !spec.norm_whole;
+  const auto pages = turns_whole ? attention.Pages(index_, v.scalar_type()) : std::nullopt;
+  if (pages.has_value()) {
+    const kernels::HeadTurn turn{HeadWeight(Part::kQueryNorm, communicator),
+                                 HeadWeight(Part::kKeyNorm, communicator),
+                                 eps_,
+                                 rope.cos(spec.local_rope),
+                                 rope.sin(spec.local_rope),
+                                 positions};
+    input.q = kernels::TurnAndWriteRows(raw.view({rows, spec.heads, spec.head_dim}),
+                                        qkv[1].view({rows, spec.kv_heads, spec.head_dim}), v, turn, *pages);
+  } else {
+    input.q = Heads(raw, spec.heads, Part::kQueryNorm, positions, rope, communicator);
+    const at::Tensor k = Heads(qkv[1], spec.kv_heads, Part::kKeyNorm, positions, rope, communicator);
+    // If the context is divided, its rows see the keys on all ranks.
+    input.k = communicator.Gather(Axis::kContext, k, 0);
+    input.v = communicator.Gather(Axis::kContext, v, 0);
+  }
+  const at::Tensor attended = attention.Attend(index_, input);
   at::Tensor flat = attended.reshape({rows, spec.queries()});
   if (spec.gated) flat = kernels::GatedOp(kernels::Gate::kSigmoid, gate, flat);
   return communicator.Sum(Axis::kTensor, Products(flat, {Part::kOutput}, biased)[0]);
 }
 
-at::Tensor Block::Recurrence(const at::Tensor& x, AttentionBackend& attention, Communicator& communicator) const {
+at::Tensor Block::Recurrence(const at::Tensor& rows_in, AttentionBackend& attention, Communicator& communicator) const {
   const kernels::DeltaShape& shape = spec_.recurrence.shape;
   TORCH_CHECK(communicator.size(Axis::kTensor) == 1 && communicator.size(Axis::kContext) == 1, "layer ", index_,
               " is recurrent: its heads and rows cannot be divided among ranks of tensor or context parallelism");
-  const int64_t rows = x.size(0), shared = shape.sharing() * shape.value_dim;
-  const std::vector<at::Tensor> made = Products(Norm(x, Part::kInputNorm), {Part::kRecurrentIn, Part::kRecurrentRates});
+  const int64_t rows = rows_in.size(0), shared = shape.sharing() * shape.value_dim;
+  const std::vector<at::Tensor> made = Products(rows_in, {Part::kRecurrentIn, Part::kRecurrentRates});
   // [key heads][q | k | v of its value heads | the same for z], and [key heads][rates | steps].
   const std::vector<at::Tensor> by_head = made[0]
                                               .view({rows, shape.key_heads, 2 * (shape.key_dim + shared)})
@@ -364,17 +378,25 @@ at::Tensor Block::FeedForward(const at::Tensor& normed, Communicator& communicat
   return communicator.Sum(Axis::kTensor, Products(Activated(gate_up[0], gate_up[1]), {Part::kDown}, biased)[0]);
 }
 
-at::Tensor Block::Forward(const at::Tensor& input, const at::Tensor& positions, const RopeTables& rope,
-                          AttentionBackend& attention, Communicator& communicator, Aux* aux) const {
-  const at::Tensor projected = spec_.recurrence.exists() ? Recurrence(input, attention, communicator)
-                                                         : Attention(input, positions, rope, attention, communicator);
+Stream Block::Run(const Stream& in, const at::Tensor& positions, const RopeTables& rope, AttentionBackend& attention,
+                  Communicator& communicator, Aux* aux) const {
+  const auto [input, normed] = in.plus.defined()
+                                   ? kernels::ResidualNormOp(in.x, in.plus, NormWeight(Part::kInputNorm), eps_)
+                                   : kernels::Residual{in.x, Norm(in.x, Part::kInputNorm)};
+  const at::Tensor projected = spec_.recurrence.exists() ? Recurrence(normed, attention, communicator)
+                                                         : Attention(normed, positions, rope, attention, communicator);
   if (spec_.gemma) {  // each part's result is normed before it is added
     const at::Tensor x = input + Norm(projected, Part::kAttentionNorm);
-    return x + Norm(FeedForward(Norm(x, Part::kPostNorm), communicator, aux), Part::kFeedForwardNorm);
+    return {x, Norm(FeedForward(Norm(x, Part::kPostNorm), communicator, aux), Part::kFeedForwardNorm)};
   }
-  const at::Tensor& weight = at(Part::kPostNorm);
-  const auto [x, h] = kernels::ResidualNormOp(input, projected, spec_.centred ? weight + 1 : weight, eps_);
-  return x + FeedForward(h, communicator, aux);
+  const auto [x, h] = kernels::ResidualNormOp(input, projected, NormWeight(Part::kPostNorm), eps_);
+  return {x, FeedForward(h, communicator, aux)};
+}
+
+at::Tensor Block::Forward(const at::Tensor& x, const at::Tensor& positions, const RopeTables& rope,
+                          AttentionBackend& attention, Communicator& communicator, Aux* aux) const {
+  const Stream out = Run({x, {}}, positions, rope, attention, communicator, aux);
+  return out.x + out.plus;
 }
 
 }  // namespace ingot::model

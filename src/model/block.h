@@ -33,6 +33,11 @@ struct Aux {
   int64_t compared = 0, differing = 0;  // rows with recorded experts; those with another choice
 };
 
+// The rows between two layers: x + plus, which the next norm adds. plus undefined = x.
+struct Stream {
+  at::Tensor x, plus;
+};
+
 // Immutable and thread safe.
 class Block {
  public:
@@ -40,6 +45,9 @@ class Block {
   Block(int64_t index, LayerSpec spec, double eps, const std::map<std::string, at::Tensor>& tensors);
 
   // x [N, hidden], positions [N] int64 -> [N, hidden]. `aux` may be null.
+  Stream Run(const Stream& in, const at::Tensor& positions, const RopeTables& rope, AttentionBackend& attention,
+             Communicator& communicator, Aux* aux) const;
+  // Run, with the sum as the result.
   at::Tensor Forward(const at::Tensor& x, const at::Tensor& positions, const RopeTables& rope,
                      AttentionBackend& attention, Communicator& communicator, Aux* aux) const;
 
@@ -57,11 +65,11 @@ class Block {
   };
 
   const at::Tensor& at(Part part) const { return tensors_[static_cast<size_t>(part)]; }
-  // Returns the attention output, before it is added to x.
-  at::Tensor Attention(const at::Tensor& x, const at::Tensor& positions, const RopeTables& rope,
+  // Returns the attention output for normed rows, before it is added to x.
+  at::Tensor Attention(const at::Tensor& normed, const at::Tensor& positions, const RopeTables& rope,
                        AttentionBackend& attention, Communicator& communicator) const;
-  // Returns the recurrence output, before it is added to x.
-  at::Tensor Recurrence(const at::Tensor& x, AttentionBackend& attention, Communicator& communicator) const;
+  // Returns the recurrence output for normed rows, before it is added to x.
+  at::Tensor Recurrence(const at::Tensor& normed, AttentionBackend& attention, Communicator& communicator) const;
   // Returns q and k for latent attention, from the normed rows. k is also v.
   std::array<at::Tensor, 2> Latent(const at::Tensor& h, const at::Tensor& positions, const RopeTables& rope,
                                    Communicator& communicator) const;
@@ -77,8 +85,11 @@ class Block {
   at::Tensor RunExpert(const Expert& expert, const at::Tensor& x, bool biased) const;
   // Returns several products of one input, including adapters, and biases if `biased`.
   std::vector<at::Tensor> Products(const at::Tensor& x, std::initializer_list<Part> parts, bool biased = true) const;
+  at::Tensor NormWeight(Part weight) const;
   at::Tensor Norm(const at::Tensor& x, Part weight) const;
   at::Tensor NormOverHeads(const at::Tensor& flat, const at::Tensor& weight, Communicator& communicator) const;
+  // Returns the weight of a norm of each head; undefined = none.
+  at::Tensor HeadWeight(Part norm, Communicator& communicator) const;
   at::Tensor Heads(const at::Tensor& flat, int64_t heads, Part norm, const at::Tensor& positions,
                    const RopeTables& rope, Communicator& communicator) const;
   at::Tensor Activated(const at::Tensor& gate, const at::Tensor& up) const;

@@ -70,7 +70,9 @@ at::Tensor Transformer::EmbedScale() const {  // rounded to the embedding's type
 }
 
 at::Tensor Transformer::Embed(const at::Tensor& token_ids) const {
-  const at::Tensor rows = at::embedding(parameters_.at("model.embed_tokens.weight"), token_ids);
+  const at::Tensor& weight = parameters_.at("model.embed_tokens.weight");
+  const bool history = at::GradMode::is_enabled() && weight.requires_grad();
+  const at::Tensor rows = history ? at::embedding(weight, token_ids) : kernels::EmbeddingRows(weight, token_ids);
   return config_.gemma ? rows * EmbedScale() : rows;
 }
 
@@ -85,16 +87,22 @@ at::Tensor Transformer::RunLayer(int64_t index, const at::Tensor& x, const at::T
   return (*blocks_)[static_cast<size_t>(index)].Forward(x, positions, *rope_, attention, Communicator::Alone(), aux);
 }
 
-at::Tensor Transformer::Norm(const at::Tensor& x) const {
+at::Tensor Transformer::NormWeight() const {
   const at::Tensor& weight = parameters_.at("model.norm.weight");
-  return kernels::RmsNormOp(x, config_.centred() ? weight + 1 : weight, config_.rms_norm_eps);
+  return config_.centred() ? weight + 1 : weight;
+}
+
+at::Tensor Transformer::Norm(const at::Tensor& x) const {
+  return kernels::RmsNormOp(x, NormWeight(), config_.rms_norm_eps);
 }
 
 at::Tensor Transformer::Hidden(const at::Tensor& token_ids, const at::Tensor& positions,
                                AttentionBackend& attention) const {
-  at::Tensor x = Embed(token_ids);
-  for (int64_t i = 0; i < config_.num_hidden_layers; ++i) x = RunLayer(i, x, positions, attention);
-  return Norm(x);
+  Stream rows{Embed(token_ids), {}};
+  for (const Block& block : *blocks_) {
+    rows = block.Run(rows, positions, *rope_, attention, Communicator::Alone(), nullptr);
+  }
+  return kernels::ResidualNormOp(rows.x, rows.plus, NormWeight(), config_.rms_norm_eps).normed;
 }
 
 const at::Tensor& Transformer::head() const {

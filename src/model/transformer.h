@@ -53,6 +53,7 @@ class Transformer {
   Transformer(const ModelConfig& config, Parameters parameters, std::shared_ptr<const RopeTables> rope);
 
   at::Tensor EmbedScale() const;
+  at::Tensor NormWeight() const;
 
   ModelConfig config_;
   Parameters parameters_;

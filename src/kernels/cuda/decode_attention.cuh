@@ -78,14 +78,16 @@ __device__ __forceinline__ void PlaceKeys(DecodeMemory<kWidth>& m, const DecodeA
   }
 }
 
-// Finds the block's rows and keys. Ends with a barrier.
+// Finds the block's rows and keys. Returns false if the item is empty. Ends with a barrier.
 template <int kWidth>
-__device__ __forceinline__ void PlaceItem(DecodeMemory<kWidth>& m, const DecodeArgs& a, int kv_head) {
+__device__ __forceinline__ bool PlaceItem(DecodeMemory<kWidth>& m, const DecodeArgs& a, int kv_head) {
   if (threadIdx.x == 0) m.item = a.decode.items[blockIdx.x];
   __syncthreads();
+  if (m.item.rows == 0) return false;
   if (threadIdx.x < kDecodeRows) PlaceRow(m, a, kv_head, static_cast<int>(threadIdx.x));
   PlaceKeys(m, a);
   __syncthreads();
+  return true;
 }
 
 // Starts the copy of the queries to v, padded with zeros.
@@ -215,7 +217,7 @@ template <int kWidth>
 __global__ void __launch_bounds__(kMmaThreads, kWidth <= 64 ? 4 : 3) DecodeMmaKernel(const DecodeArgs a) {
   extern __shared__ __align__(1024) char shared_bytes[];
   DecodeMemory<kWidth>& m = *reinterpret_cast<DecodeMemory<kWidth>*>(shared_bytes);
-  PlaceItem(m, a, static_cast<int>(blockIdx.y));
+  if (!PlaceItem(m, a, static_cast<int>(blockIdx.y))) return;
   const CopyLane<kWidth> copy(a, static_cast<int>(blockIdx.y));
   // The first warps have the rows. Rotated, so that they are in different quarters of an SM in different blocks.
   const int warp = static_cast<int>((threadIdx.x / 32 + blockIdx.x) % (kMmaThreads / 32));

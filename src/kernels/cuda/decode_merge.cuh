@@ -33,6 +33,7 @@ __global__ void __launch_bounds__(kMmaThreads) DecodeMergeKernel(const DecodeArg
   if (index >= a.query_count * s.heads) return;
   const int64_t head = index % s.heads;
   const DecodeQuery query = a.decode.queries[index / s.heads];
+  if (query.row < 0) return;
   const int column = static_cast<int>(threadIdx.x) % 32 * 4;
   const bool inside = column < s.head_dim;
   Merged merged{-INFINITY, 0, {}};

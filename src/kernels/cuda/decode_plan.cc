@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <type_traits>
 
 #include "kernels/cuda/packed.h"
 
@@ -146,6 +147,28 @@ DecodeItem DecodePlan::ItemOf(const Readers& readers, int64_t first_row, int64_t
 size_t DecodePlan::packed_bytes() const { return PackedBytes(items_, queries_, list_, integers_); }
 
 void DecodePlan::Pack(std::byte* to) const { PackParts(to, items_, queries_, list_, integers_); }
+
+DecodeView DecodeRoom::View(const std::byte* base) const {
+  return {reinterpret_cast<const DecodeItem*>(base), reinterpret_cast<const DecodeQuery*>(base + queries_at()),
+          reinterpret_cast<const int32_t*>(base + list_at()), reinterpret_cast<const int32_t*>(base + integers_at())};
+}
+
+int64_t DecodePlan::entries() const { return std::max({std::ssize(items_), std::ssize(list_), slots_}); }
+
+int64_t DecodePlan::PackInto(const DecodeRoom& room, std::byte* to) const {
+  const auto write = [to](int64_t at, const auto& values) {
+    std::copy(values.begin(), values.end(), reinterpret_cast<std::decay_t<decltype(values[0])>*>(to + at));
+  };
+  write(0, items_);
+  auto* const items = reinterpret_cast<DecodeItem*>(to);
+  std::fill(items + items_.size(), items + room.entries, DecodeItem{});
+  write(room.queries_at(), queries_);
+  auto* const queries = reinterpret_cast<DecodeQuery*>(to + room.queries_at());
+  std::fill(queries + queries_.size(), queries + room.queries, DecodeQuery{-1, 0, -1, 0});
+  write(room.list_at(), list_);
+  write(room.integers_at(), integers_);
+  return room.integers_at() + std::ssize(integers_) * static_cast<int64_t>(sizeof(int32_t));
+}
 
 DecodeView DecodePlan::View(const std::byte* base) const {
   const auto [items, queries, list, integers] = ViewParts(base, items_, queries_, list_, integers_);

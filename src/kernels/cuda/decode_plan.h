@@ -38,16 +38,17 @@ std::vector<std::vector<AttentionSequence>> CutDecodes(std::span<const Attention
                                                        int64_t most_slots);
 
 struct DecodeQuery {
-  int32_t row;          // in q
+  int32_t row;          // in q; -1 = an empty place in a plan with room
   int32_t first, last;  // keys that the query sees
   int32_t slot;         // of chunk c: slot + c, for the chunks from `first` to `last`
 };
 
 struct DecodeItem {
-  int32_t list;                 // index of the first query in the plan's list
-  int32_t first_row, rows;      // row r is head r % group of query list[r / group]
-  int32_t chunk;                // the result of a row is that of its query's slot + chunk
-  int32_t first, last;          // keys that some row sees
+  int32_t list;  // index of the first query in the plan's list
+  int32_t first_row,
+      rows;             // rows 0 = an empty place in a plan with room. Row r is head r % group of query list[r / group]
+  int32_t chunk;        // the result of a row is that of its query's slot + chunk
+  int32_t first, last;  // keys that some row sees
   int32_t all_first, all_last;  // keys that every row sees; may be empty
   int64_t pages;                // integer pages + k / page_size is the page of key k
 };
@@ -58,6 +59,26 @@ struct DecodeView {
   const DecodeQuery* queries;
   const int32_t* list;      // indices of queries
   const int32_t* integers;  // pages
+};
+
+// The room for plans in memory of a fixed size, so that a launch of the same grid and the same addresses serves every
+// plan that fits. Its packed form has `queries` queries and `entries` items, of which those beyond the plan's are empty,
+// then `entries` integers for the list, and then the pages.
+struct DecodeRoom {
+  int64_t queries = 0, entries = 0;
+
+  int64_t queries_at() const { return Padded(entries * static_cast<int64_t>(sizeof(DecodeItem))); }
+  int64_t list_at() const { return queries_at() + Padded(queries * static_cast<int64_t>(sizeof(DecodeQuery))); }
+  int64_t integers_at() const { return list_at() + Padded(entries * static_cast<int64_t>(sizeof(int32_t))); }
+  // Returns the most bytes of a plan with this page size. A chunk's first page begins with its first key or before.
+  int64_t bytes(int64_t page_size) const {
+    const int64_t pages = (kChunkKeys - 1) / page_size + 2;
+    return integers_at() + Padded(entries * pages * static_cast<int64_t>(sizeof(int32_t)));
+  }
+  DecodeView View(const std::byte* base) const;
+
+ private:
+  static int64_t Padded(int64_t bytes) { return (bytes + 15) / 16 * 16; }
 };
 
 class DecodePlan {
@@ -73,6 +94,12 @@ class DecodePlan {
   size_t packed_bytes() const;
   void Pack(std::byte* to) const;
   DecodeView View(const std::byte* base) const;
+
+  // Returns the entries of the least room for the plan. Its slots are not more.
+  int64_t entries() const;
+  // Writes the plan in its room's form, and returns the bytes that were written. REQUIRES: room.queries is at least the
+  // number of queries, room.entries at least entries(), and memory for room.bytes(page_size).
+  int64_t PackInto(const DecodeRoom& room, std::byte* to) const;
 
  private:
   // The queries that see keys of a chunk in the same pages.

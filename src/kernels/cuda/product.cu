@@ -9,7 +9,8 @@ namespace {
 template <typename T>
 cudaError_t LaunchTiles(void (*kernel)(ProductArgs<T>), const ProductArgs<T>& args, int rows, int cols, int threads,
                         size_t shared_bytes, cudaStream_t stream) {
-  const int64_t blocks = args.row_tiles(rows) * args.col_tiles(cols);
+  int64_t blocks = args.row_tiles(rows) * args.col_tiles(cols);
+  for (const auto& layer : args.more) blocks += args.row_tiles(rows) * args.Alone(layer).col_tiles(cols);
   if (blocks > 0x7fffffff) return cudaErrorInvalidConfiguration;
   return Launch(kernel, dim3(static_cast<unsigned>(blocks)), static_cast<unsigned>(threads), shared_bytes, stream,
                 args);
@@ -32,9 +33,12 @@ template <typename T>
 cudaError_t LaunchProduct(const ProductArgs<T>& args, cudaStream_t stream) {
   if (args.rows == 0 || args.out == 0) return cudaSuccess;
   if ((args.y == nullptr) == (args.wide == nullptr)) return cudaErrorInvalidValue;
+  if (args.more[0].out > 0 && args.y == nullptr) return cudaErrorInvalidValue;
   if constexpr (std::is_same_v<T, BFloat16>) {
     if (UsesMmaProduct<T>(args.in)) {
-      if (!Aligned(args.x) || !Aligned(args.weight)) return cudaErrorInvalidValue;
+      const bool aligned =
+          Aligned(args.x) && Aligned(args.weight) && Aligned(args.more[0].weight) && Aligned(args.more[1].weight);
+      if (!aligned) return cudaErrorInvalidValue;
       const int rows = TileOf(args.rows).rows;
       return rows == kFewRows.rows    ? LaunchMma<kFewRows>(args, stream)
              : rows == kSomeRows.rows ? LaunchMma<kSomeRows>(args, stream)

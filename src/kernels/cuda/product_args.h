@@ -21,9 +21,23 @@ struct ProductArgs {
   Accumulator<T>* wide;  // [rows, out], not rounded
   int64_t rows, in, out;
 
+  // More layers of the same x, which the same launch computes. out 0 = none. Only with y.
+  struct Layer {
+    const T* weight;
+    const T* bias;
+    T* y;
+    int64_t out;
+  };
+  Layer more[2] = {};
+
   // Returns the number of blocks for tiles of rows and columns.
   INGOT_HOST_DEVICE int64_t row_tiles(int tile) const { return (rows + tile - 1) / tile; }
   INGOT_HOST_DEVICE int64_t col_tiles(int tile) const { return (out + tile - 1) / tile; }
+
+  // Returns the arguments of one layer alone.
+  INGOT_HOST_DEVICE ProductArgs Alone(const Layer& layer) const {
+    return {x, layer.weight, layer.bias, layer.y, nullptr, rows, in, layer.out};
+  }
 };
 
 // Returns whether LaunchProduct<T> uses the tensor cores: bf16, and rows in pieces of 16 bytes. Depends on the weight
@@ -59,6 +73,21 @@ INGOT_HOST_DEVICE inline TileIndexes TileOfBlock(int64_t block, int64_t row_tile
   const int64_t group = block / (kRowGroup * col_tiles), in_group = block % (kRowGroup * col_tiles);
   const int64_t left = row_tiles - group * kRowGroup, size = left < kRowGroup ? left : kRowGroup;
   return {group * kRowGroup + in_group % size, in_group / size};
+}
+
+// Returns the arguments of the layer that a block computes, and makes `block` its number within the layer.
+template <typename T>
+INGOT_HOST_DEVICE ProductArgs<T> LayerOfBlock(const ProductArgs<T>& all, int rows, int cols, int64_t& block) {
+  ProductArgs<T> a = all;
+  const auto skip_to = [&](const typename ProductArgs<T>::Layer& layer) {
+    const int64_t tiles = a.row_tiles(rows) * a.col_tiles(cols);
+    if (layer.out == 0 || block < tiles) return false;
+    block -= tiles;
+    a = all.Alone(layer);
+    return true;
+  };
+  if (skip_to(all.more[0])) skip_to(all.more[1]);
+  return a;
 }
 
 }  // namespace ingot::kernels::cuda

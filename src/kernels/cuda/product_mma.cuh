@@ -5,7 +5,7 @@
 // rows, the row's place, or the tile (ProductTile), which only decides which warp computes an element. This assumes that
 // a tensor core computes each row of its result in the same way.
 //
-// Grid: x = tiles (TileOfBlock). A block has 4 warps, kDown of them below each other. It reads x and the weight in stages
+// Grid: x = tiles of each layer (LayerOfBlock, TileOfBlock). A block has 4 warps, kDown of them below each other. It reads x and the weight in stages
 // of kProductDepth columns, through a ring of kStages stages:
 //
 //   wait for stage i | barrier | start stage i + kStages - 1 | multiply stage i
@@ -108,12 +108,14 @@ __device__ __forceinline__ void StorePair(const ProductArgs<BFloat16>& a, int64_
 }
 
 template <int kRows, int kCols, int kDown, int kStages>
-__global__ void __launch_bounds__(kProductThreads, 2) ProductMmaKernel(const ProductArgs<BFloat16> a) {
+__global__ void __launch_bounds__(kProductThreads, 2) ProductMmaKernel(const ProductArgs<BFloat16> all) {
   using Warp = WarpTile<kRows, kCols, kDown>;
   constexpr int kRowBytes = kProductDepth * 2, kStageBytes = (kRows + kCols) * kRowBytes;
   extern __shared__ __align__(1024) char shared_bytes[];
   const uint32_t memory = ptx::SharedAddress(shared_bytes);
-  const TileIndexes tile = TileOfBlock(blockIdx.x, a.row_tiles(kRows), a.col_tiles(kCols));
+  int64_t block = blockIdx.x;
+  const ProductArgs<BFloat16> a = LayerOfBlock(all, kRows, kCols, block);
+  const TileIndexes tile = TileOfBlock(block, a.row_tiles(kRows), a.col_tiles(kCols));
   const int64_t first_row = tile.row * kRows, first_col = tile.col * kCols;
   const StageCopy<kRows> copy_x(a.x, first_row, a.rows, a.in, memory);
   const StageCopy<kCols> copy_weight(a.weight, first_col, a.out, a.in, memory + kRows * kRowBytes);

@@ -4,7 +4,7 @@
 // An element of the result is one chain of fused multiply-adds over the columns of x in ascending order, from 0, in the
 // type of the sums. So the bits of a row depend only on that row of x and on the weight.
 //
-// Grid: x = tiles of kRows rows and kPlainCols columns (TileOfBlock). A thread computes every 16th of them.
+// Grid: x = tiles of kRows rows and kPlainCols columns of each layer (LayerOfBlock, TileOfBlock). A thread computes every 16th of them.
 #pragma once
 
 #include "kernels/cuda/product_args.h"
@@ -33,11 +33,13 @@ __device__ __forceinline__ void ReadStage(Accumulator<T> (&to)[kRows][kPlainDept
 }
 
 template <typename T, int kRows>
-__global__ void __launch_bounds__(kPlainProductThreads) ProductKernel(const ProductArgs<T> a) {
+__global__ void __launch_bounds__(kPlainProductThreads) ProductKernel(const ProductArgs<T> all) {
   using Acc = Accumulator<T>;
   constexpr int kOfRows = kRows / 16, kOfCols = kPlainCols / 16;
   __shared__ Acc x[kRows][kPlainDepth + 1], weight[kPlainCols][kPlainDepth + 1];  // padded against bank conflicts
-  const TileIndexes tile = TileOfBlock(blockIdx.x, a.row_tiles(kRows), a.col_tiles(kPlainCols));
+  int64_t block = blockIdx.x;
+  const ProductArgs<T> a = LayerOfBlock(all, kRows, kPlainCols, block);
+  const TileIndexes tile = TileOfBlock(block, a.row_tiles(kRows), a.col_tiles(kPlainCols));
   const int64_t first_row = tile.row * kRows, first_col = tile.col * kPlainCols;
   const int col = static_cast<int>(threadIdx.x) % 16, row = static_cast<int>(threadIdx.x) / 16;
   Acc sums[kOfRows][kOfCols] = {};

@@ -60,15 +60,15 @@ __device__ __forceinline__ int64_t RowOfTables(const int64_t* position, int64_t 
   return at * half;
 }
 
+// Writes a warp's head. weight: null = no norm. inverse: receives the norm's factor; null = not needed.
 template <typename T>
-__global__ void __launch_bounds__(kHeadThreads) HeadKernel(const HeadArgs<T> a) {
+__device__ __forceinline__ void TurnHead(const T* x, const T* weight, Accumulator<T> eps, const T* cos, const T* sin,
+                                         int64_t depth, T* y, Accumulator<T>* inverse_of) {
   using Acc = Accumulator<T>;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int64_t head = static_cast<int64_t>(blockIdx.x) * kHeadWarps + threadIdx.x / 32, half = a.depth / 2;
-  if (head >= a.rows * a.heads) return;
-  const T* const x = a.x + head * a.depth;
+  const int64_t half = depth / 2;
   Acc inverse = 1;
-  if (a.weight != nullptr) {
+  if (weight != nullptr) {
     Acc squares = 0;
     for (int64_t at = lane * kPair; at < half; at += 32 * kPair) {
       const HeadPairs<Acc> p = LoadPairs(x, at, half);
@@ -76,27 +76,35 @@ __global__ void __launch_bounds__(kHeadThreads) HeadKernel(const HeadArgs<T> a) 
       for (int e = 0; e < kPair; ++e)
         squares = MulAdd(p.second[e], p.second[e], MulAdd(p.first[e], p.first[e], squares));
     }
-    const Acc mean = Div(WarpSum(squares), static_cast<Acc>(a.depth));
-    inverse = Div(Acc(1), Root(Add(mean, a.eps)));
-    if (a.inverse != nullptr && lane == 0) a.inverse[head] = inverse;
+    const Acc mean = Div(WarpSum(squares), static_cast<Acc>(depth));
+    inverse = Div(Acc(1), Root(Add(mean, eps)));
+    if (inverse_of != nullptr && lane == 0) *inverse_of = inverse;
   }
-  const int64_t table = RowOfTables<T>(a.position, head / a.heads, a.positions, half);
   for (int64_t at = lane * kPair; at < half; at += 32 * kPair) {
     HeadPairs<Acc> p = LoadPairs(x, at, half);
-    if (a.weight != nullptr) {
-      const HeadPairs<Acc> weight = LoadPairs(a.weight, at, half);
-      const auto scaled = [&](Acc value, Acc by) {
-        return WideOf(Rounded(Mul(WideOf(Rounded(Mul(value, inverse), T{})), by), T{}));
+    if (weight != nullptr) {
+      const HeadPairs<Acc> by = LoadPairs(weight, at, half);
+      const auto scaled = [&](Acc value, Acc factor) {
+        return WideOf(Rounded(Mul(WideOf(Rounded(Mul(value, inverse), T{})), factor), T{}));
       };
 #pragma unroll
       for (int e = 0; e < kPair; ++e) {
-        p.first[e] = scaled(p.first[e], weight.first[e]);
-        p.second[e] = scaled(p.second[e], weight.second[e]);
+        p.first[e] = scaled(p.first[e], by.first[e]);
+        p.second[e] = scaled(p.second[e], by.second[e]);
       }
     }
-    Rotate(p, a.cos + table, a.sin + table, Acc(1), at, half);
-    StorePairs(a.y + head * a.depth, p, at, half);
+    Rotate(p, cos, sin, Acc(1), at, half);
+    StorePairs(y, p, at, half);
   }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kHeadThreads) HeadKernel(const HeadArgs<T> a) {
+  const int64_t head = static_cast<int64_t>(blockIdx.x) * kHeadWarps + threadIdx.x / 32, place = head * a.depth;
+  if (head >= a.rows * a.heads) return;
+  const int64_t table = RowOfTables<T>(a.position, head / a.heads, a.positions, a.depth / 2);
+  TurnHead<T>(a.x + place, a.weight, a.eps, a.cos + table, a.sin + table, a.depth, a.y + place,
+              a.inverse == nullptr ? nullptr : a.inverse + head);
 }
 
 // The gradient of a norm from `turned`, the gradient of the normed head. Adds the weights' part to `sums`, which has

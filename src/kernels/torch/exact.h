@@ -5,6 +5,7 @@
 // Registered with the dispatcher under `ingot`; only libingot_cuda.so has a kernel:
 //
 //   exact_linear(x, weight, bias, wide) -> y     kernels/cuda/product_mma.cuh, product_plain.cuh
+//   exact_linears(x, weights, biases) -> ys      two or three layers of one input, in one launch
 //
 // The functions throw c10::Error if tensors do not match, or if the device has no kernel.
 #pragma once
@@ -12,6 +13,7 @@
 #include <ATen/ATen.h>
 
 #include <optional>
+#include <vector>
 
 #include "kernels/numerics.h"
 
@@ -29,7 +31,13 @@ bool ExactOn(const at::Tensor& t);
 // Without autograd history.
 at::Tensor ExactLinear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, bool wide);
 
+// As ExactLinear(x, weights[i], biases[i], false) for two or three layers, with the same bits. `biases` is empty, or has
+// undefined tensors for layers without one.
+std::vector<at::Tensor> ExactLinears(const at::Tensor& x, at::TensorList weights, at::TensorList biases);
+
 using ExactLinearSignature = at::Tensor(const at::Tensor& x, const at::Tensor& weight,
                                         const std::optional<at::Tensor>& bias, bool wide);
+using ExactLinearsSignature = std::vector<at::Tensor>(const at::Tensor& x, at::TensorList weights,
+                                                      const c10::List<std::optional<at::Tensor>>& biases);
 
 }  // namespace ingot::kernels

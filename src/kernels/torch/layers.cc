@@ -35,6 +35,7 @@ TORCH_LIBRARY_FRAGMENT(ingot, m) {
   m.def(
       "norm_rotate_backward(Tensor grad, Tensor? x, Tensor? weight, Tensor? inverse, Tensor cos, Tensor sin, "
       "Tensor positions, Tensor(a!) grad_x, Tensor(b!)? grad_weight) -> ()");
+  m.def("gather_rows(Tensor table, Tensor ids, Tensor(a!) rows) -> ()");
   m.def("swiglu(Tensor gate, Tensor up, Tensor(a!) y) -> ()");
   m.def("swiglu_backward(Tensor grad, Tensor gate, Tensor up, Tensor(a!) grad_gate, Tensor(b!) grad_up) -> ()");
 }
@@ -245,6 +246,15 @@ void AddEmbeddingGradient(const at::Tensor& ids, const at::Tensor& grad, const a
 
 at::Tensor RmsNormOp(const at::Tensor& x, const at::Tensor& weight, double eps) {
   return ResidualNormOp(x, {}, weight, eps).normed;
+}
+
+at::Tensor EmbeddingRows(const at::Tensor& weight, const at::Tensor& ids) {
+  const at::NoGradGuard no_history;
+  static const DeviceOp<GatherRowsSignature> op("ingot::gather_rows");
+  if (!op.Serves(weight)) return at::embedding(weight, ids);
+  at::Tensor rows = at::empty({ids.size(0), weight.size(1)}, weight.options().requires_grad(false));
+  op(weight, ids.contiguous(), rows);
+  return rows;
 }
 
 Residual ResidualNormOp(const at::Tensor& x, const at::Tensor& plus, const at::Tensor& weight, double eps) {

@@ -17,6 +17,9 @@ namespace ingot::kernels {
 // writes only the rows of the given tokens. The sums are the same bits on every device.
 void AddEmbeddingGradient(const at::Tensor& ids, const at::Tensor& grad, const at::Tensor& weight);
 
+// Returns the rows `ids` (int64 [rows]) of the embedding weight [vocab, n], without autograd history.
+at::Tensor EmbeddingRows(const at::Tensor& weight, const at::Tensor& ids);
+
 // RMSNorm over the last dimension. x is [rows, n] and weight [n].
 at::Tensor RmsNormOp(const at::Tensor& x, const at::Tensor& weight, double eps);
 

@@ -5,6 +5,7 @@
 //   rms_norm, rms_norm_backward          RMSNorm of x [rows, n], or of x + plus, which it writes to `sum`
 //   norm_rotate, norm_rotate_backward    RoPE of x [rows, heads, head_dim], after an RMSNorm if there is a weight
 //   swiglu, swiglu_backward              silu(gate) * up
+//   gather_rows                          rows[i] = table[ids[i]]
 //
 // `inverse` has the norm's factors, [rows] or [rows, heads], in the type of the sums.
 #pragma once
@@ -32,5 +33,7 @@ using NormRotateBackwardSignature = void(const at::Tensor& grad, const MaybeTens
 using SwiGluSignature = void(const at::Tensor& gate, const at::Tensor& up, const at::Tensor& y);
 using SwiGluBackwardSignature = void(const at::Tensor& grad, const at::Tensor& gate, const at::Tensor& up,
                                      const at::Tensor& grad_gate, const at::Tensor& grad_up);
+
+using GatherRowsSignature = void(const at::Tensor& table, const at::Tensor& ids, const at::Tensor& rows);
 
 }  // namespace ingot::kernels

@@ -135,6 +135,8 @@ std::vector<at::Tensor> AnyLinears(const at::Tensor& x, at::TensorList weights, 
   }
   const bool own = Native(x) || ExactOn(x) || (wide && biases.empty() && WideOnDevice(x));
   if (own && needs_grad) return LinearsFunction::apply(x, at::TensorList(parameters), bias_of, wide);
+  const bool together = weights.size() == 2 || weights.size() == 3;
+  if (together && !wide && ExactOn(x) && x.size(0) > 0) return ExactLinears(x, weights, biases);
   std::vector<at::Tensor> results;
   for (size_t i = 0; i < weights.size(); ++i) {
     const at::Tensor bias = BiasOf(biases, i);

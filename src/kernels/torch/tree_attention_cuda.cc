@@ -82,6 +82,16 @@ cuda::Shape ShapeOf(const at::Tensor& q, const at::Tensor& k, double scale, int6
           scale};
 }
 
+// Returns whether the queries of the sequences are all rows, in order.
+bool HaveEveryRow(std::span<const AttentionSequence> sequences, int64_t rows) {
+  int64_t next = 0;
+  for (const AttentionSequence& s : sequences) {
+    if (s.q_begin != next) return false;
+    next += s.q_count;
+  }
+  return next == rows;
+}
+
 // Moves the sequences that the decode kernels compute behind the others. Returns how many others there are. Depends on
 // the type, the shape, and each sequence alone, so that a sequence is computed by the same kernels in every batch.
 template <typename T>
@@ -108,7 +118,7 @@ std::tuple<at::Tensor, at::Tensor> Forward(const at::Tensor& q_in, const at::Ten
       MakeBatch(q_in, k_in, OnHost(visible_end), q_offset, OnHost(positions), OnHost(block_table), OnHost(sequences));
   const at::Tensor q = Aligned(Computable(q_in)), k = Aligned(Computable(k_in)), v = Aligned(Computable(v_in));
   const at::Tensor sinks = ComputableSinks(sinks_in, q);
-  const auto [out, lse] = MakeResults(q, !sequences.has_value());
+  const auto [out, lse] = MakeResults(q, !sequences.has_value() || HaveEveryRow(batch.sequences, q.size(0)));
   if (q.numel() > 0) {
     const cuda::Shape shape = ShapeOf(q, k, scale, window);
     ByType(q, [&](auto zero) {

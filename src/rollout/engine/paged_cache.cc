@@ -75,22 +75,44 @@ std::span<std::byte> PagedCache::Block(size_t plane, int32_t block) {
   return {static_cast<std::byte*>(planes_[plane].mutable_data_ptr()) + static_cast<size_t>(block) * bytes, bytes};
 }
 
-void PagedCache::Begin(const ForwardBatch& batch) {
+void PagedCache::Begin(const ForwardBatch& batch, const StepInput* step) {
   batch_ = &batch;
+  step_ = step;
+  if (step != nullptr) {
+    slots_ = step->slots();
+    return;
+  }
   plans_ = c10::make_intrusive<kernels::AttentionPlans>(kernels::DeviceNumerics() == kernels::Numerics::kExact);
   if (!on_cpu()) slots_ = View(batch.slots).to(device_);
   if (recurs_) PlanStates();
 }
 
+bool PagedCache::HasDecodeSteps(at::ScalarType model) {
+  Use(model);
+  return !on_cpu() && model == dtype_ && kernels::HasDecodeAttention(k_.front());
+}
+
+std::optional<kernels::PageRows> PagedCache::Pages(int64_t layer, at::ScalarType type) {
+  layer -= first_;
+  Use(type);
+  const at::Tensor& pages = k_[layer];
+  if (on_cpu() || pages.scalar_type() != type || !kernels::WritesPages(pages)) return std::nullopt;
+  return kernels::PageRows{pages, v_[layer], slots_};
+}
+
 at::Tensor PagedCache::Attend(int64_t layer, const model::AttentionInput& input) {
   layer -= first_;
-  const at::Tensor &q = input.q, &k = input.k, &v = input.v;
+  const at::Tensor& q = input.q;
   const at::ScalarType dtype = q.scalar_type();
   Use(dtype);
   const at::ScalarType stored = k_[layer].scalar_type();
-  Write(k.to(stored), k_[layer]);
-  if (!input.spec.keys_are_values()) Write(v.to(stored), v_[layer]);
+  if (input.k.defined()) Write(layer, input.k.to(stored), input.v.to(stored));
   at::Tensor query = q.to(stored);
+  if (step_ != nullptr) {
+    return kernels::DecodeAttention(query.contiguous(), k_[layer], v_[layer], step_->plan(input.spec), input.spec.scale,
+                                    input.sinks, input.spec.window)
+        .to(dtype);
+  }
   if (query.stride(2) != 1 || query.stride(1) != query.size(2)) query = query.contiguous();
   const at::Tensor out = at::empty(query.sizes(), query.options(), at::MemoryFormat::Contiguous);
   kernels::PagedTreeAttention(query, k_[layer], v_[layer], batch_->sequences, input.spec.scale, out, input.sinks,
@@ -144,11 +166,13 @@ void PagedCache::PlanStates() {
   }
 }
 
-void PagedCache::Write(const at::Tensor& rows, at::Tensor& pages) const {
-  if (!pages.is_cpu()) {
-    pages.flatten(0, 1).index_copy_(0, slots_, rows);
-    return;
-  }
+void PagedCache::Write(int64_t layer, const at::Tensor& k, const at::Tensor& v) {
+  if (!on_cpu()) return kernels::WriteRows(k, v, {k_[layer], v_[layer], slots_});
+  WriteOnHost(k, k_[layer]);
+  if (!v_[layer].is_same(k_[layer])) WriteOnHost(v, v_[layer]);
+}
+
+void PagedCache::WriteOnHost(const at::Tensor& rows, at::Tensor& pages) const {
   const bool dense = rows.stride(2) == 1 && rows.stride(1) == rows.size(2);
   const at::Tensor source = dense ? rows : rows.contiguous();
   const int64_t size = static_cast<int64_t>(source.element_size());

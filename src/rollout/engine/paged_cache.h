@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "model/layer_spec.h"
 #include "rollout/cache/kv_pages.h"
 #include "rollout/engine/model_runner.h"
+#include "rollout/engine/step_input.h"
 
 namespace ingot::rollout {
 
@@ -49,6 +51,9 @@ class PagedCache final : public model::AttentionBackend, public KvPages {
   // Fixes the type of the pages, and allocates them if there are none. Every pass begins with this. Throws c10::Error.
   void Use(at::ScalarType model);
 
+  // Returns whether the device has kernels for decode steps of models of this type. Allocates as Use.
+  bool HasDecodeSteps(at::ScalarType model);
+
   // KvPages.
   const std::vector<int64_t>& block_bytes() const override { return block_bytes_; }
   std::span<std::byte> Block(size_t plane, int32_t block) override;
@@ -56,9 +61,12 @@ class PagedCache final : public model::AttentionBackend, public KvPages {
   std::string model() const override { return model_; }
   std::string numerics() const override { return Numerics(); }
 
-  // Must be followed by the layers of a forward pass over the batch, which must outlive them.
-  void Begin(const ForwardBatch& batch);
+  // Must be followed by the layers of a forward pass over the batch, which must outlive them. `step`: the batch, already
+  // on the device; null = it is no decode step.
+  void Begin(const ForwardBatch& batch, const StepInput* step = nullptr);
 
+  // Layers on a device write their keys and values to the pages themselves if the pages have their type.
+  std::optional<kernels::PageRows> Pages(int64_t layer, at::ScalarType type) override;
   at::Tensor Attend(int64_t layer, const model::AttentionInput& input) override;
 
   // Sets a slot's keys and values to zero.
@@ -74,8 +82,9 @@ class PagedCache final : public model::AttentionBackend, public KvPages {
   // Plans the rows' parents and the rows after which a block stores its state: the last row of each block.
   void PlanStates();
 
-  // Writes row i of `rows` to slot i.
-  void Write(const at::Tensor& rows, at::Tensor& pages) const;
+  // Writes row i of the keys and values to slot i.
+  void Write(int64_t layer, const at::Tensor& k, const at::Tensor& v);
+  void WriteOnHost(const at::Tensor& rows, at::Tensor& pages) const;
 
   void Free();
 
@@ -92,6 +101,7 @@ class PagedCache final : public model::AttentionBackend, public KvPages {
   std::vector<at::Tensor> k_, v_;
   std::vector<kernels::DeltaStates> states_;  // for recurrent layers, by block
   const ForwardBatch* batch_ = nullptr;
+  const StepInput* step_ = nullptr;
   c10::intrusive_ptr<kernels::AttentionPlans> plans_;  // of the batch
   at::Tensor slots_;                                   // on the device; unused on the CPU
   std::vector<int32_t> parents_;

@@ -32,6 +32,7 @@
 #include "rollout/engine/host_view.h"
 #include "rollout/engine/mtp_runner.h"
 #include "rollout/engine/paged_cache.h"
+#include "rollout/engine/step_input.h"
 #include "rollout/engine/torch_error.h"
 
 namespace ingot::rollout {
@@ -75,7 +76,9 @@ class TorchRunner final : public ModelRunner {
         eos_ids_(config.eos_token_ids.begin(), config.eos_token_ids.end()),
         speculates_(config.recurrent.layers.empty() && Uses(options, "mtp")),
         cache_(config, options.kv_cache_tokens / options.kv_block_tokens, options.kv_block_tokens, device),
-        mtp_(config, options.kv_cache_tokens / options.kv_block_tokens, options.kv_block_tokens, device) {
+        mtp_(config, options.kv_cache_tokens / options.kv_block_tokens, options.kv_block_tokens, device),
+        step_(model::SpecOf(config).layers, options.kv_cache_tokens / options.kv_block_tokens, options.kv_block_tokens,
+              device) {
     if (options.kv_store.on()) Numerics();  // reads this program, for which no step should wait
     if (device.is_cpu() || !options.shares_device) cache_.Allocate();
   }
@@ -101,6 +104,7 @@ class TorchRunner final : public ModelRunner {
     try {
       // Not slots_: requests draft from them as soon as their KV is computed again.
       rows_ = normalizers_ = hidden_ = drafted_ = draft_rows_ = at::Tensor();
+      step_.Release();
       const int64_t bytes = cache_.Release() + mtp_.Release();
       if (!device_.is_cpu()) model::ReleaseDeviceMemory(device_);
       return bytes;
@@ -150,19 +154,23 @@ class TorchRunner final : public ModelRunner {
       const auto& runnable = static_cast<const RunnableTransformer&>(model);
       const model::Transformer& transformer = runnable.transformer;
       hidden_.reset();
-      cache_.Begin(batch);
-      const at::Tensor hidden = Hidden(transformer, batch);
+      const bool decodes = step_.possible() && cache_.HasDecodeSteps(runnable.dtype) && step_.Plan(batch);
+      if (decodes) step_.Upload(step_.least());
+      cache_.Begin(batch, decodes ? &step_ : nullptr);
+      const at::Tensor hidden =
+          decodes ? Hidden(transformer, batch, step_.ids(), step_.positions())
+                  : Hidden(transformer, batch, View(batch.token_ids).to(device_), View(batch.positions).to(device_));
       FollowMtp(runnable, batch, hidden);
       if (batch.sampled_rows.empty()) return std::span<const float>();
       const bool all = batch.sampled_rows.size() == batch.token_ids.size();
       const at::Tensor sampled = all ? hidden : hidden.index_select(0, View(batch.sampled_rows).to(device_));
-      const bool drafts = runnable.draft_head.has_value() || runnable.shadow_head.has_value();
-      if (drafts || (speculates_ && runnable.mtp_head.has_value())) hidden_ = sampled;
-      const kernels::Policy policy(transformer.Logits(sampled), View(batch.temperatures).to(device_));
+      if (KeepsHidden(runnable)) hidden_ = sampled;
+      const kernels::Policy policy(transformer.Logits(sampled),
+                                   decodes ? step_.temperatures() : View(batch.temperatures).to(device_));
       if (batch.want_normalizers) normalizers_ = policy.LogNormalizers().to(at::kCPU);
       const at::Tensor rows = policy.LogSoftmax(/*overwrite_logits=*/true);
-      rows_ = draws() ? Draw(rows, batch.races) : rows;
-      return std::span<const float>(rows_.const_data_ptr<float>(), static_cast<size_t>(rows_.numel()));
+      rows_ = draws() ? Draw(rows, batch.races, decodes ? step_.seeds() : at::Tensor()) : rows;
+      return HostRows();
     } catch (const std::exception& error) {
       return FromTorchException(error, "a forward pass of the rollout engine");
     }
@@ -226,18 +234,36 @@ class TorchRunner final : public ModelRunner {
     return std::find(all.begin(), all.end(), drafter) != all.end();
   }
 
+  std::span<const float> HostRows() const {
+    return {rows_.const_data_ptr<float>(), static_cast<size_t>(rows_.numel())};
+  }
+
+  bool KeepsHidden(const RunnableTransformer& runnable) const {
+    const bool drafts = runnable.draft_head.has_value() || runnable.shadow_head.has_value();
+    return drafts || (speculates_ && runnable.mtp_head.has_value());
+  }
+
   // Runs the whole races on the device, and returns the other rows on the CPU. Neither needs a copy of the rows on the
-  // device: races of the other rows are run too.
-  at::Tensor Draw(const at::Tensor& rows, const std::vector<RowRace>& races) {
-    std::vector<int64_t> seeds;
+  // device: races of the other rows are run too. `seeds`: the races' on the device; undefined = they are copied there.
+  at::Tensor Draw(const at::Tensor& rows, const std::vector<RowRace>& races, at::Tensor seeds) {
+    std::vector<int64_t> of_races;
     int64_t others = 0;
     for (const RowRace& race : races) {
-      seeds.push_back(static_cast<int64_t>(race.seed));
+      of_races.push_back(static_cast<int64_t>(race.seed));
       others += race.whole ? 0 : 1;
     }
     drawn_ids_.clear();
     if (others == rows.size(0)) return rows.to(at::kCPU);  // one copy for all
-    const auto [winners, logprobs] = kernels::RaceRows(rows, View(seeds).to(device_));
+    if (!seeds.defined()) seeds = View(of_races).to(device_);
+    const auto [winners, logprobs] = kernels::RaceRows(rows, seeds);
+    return ToHost(rows, races, winners, logprobs);
+  }
+
+  // Copies the winners of whole races to drawn_ids_, and returns the other rows on the CPU.
+  at::Tensor ToHost(const at::Tensor& rows, const std::vector<RowRace>& races, const at::Tensor& winners,
+                    const at::Tensor& logprobs) {
+    const int64_t others = std::count_if(races.begin(), races.end(), [](const RowRace& race) { return !race.whole; });
+    if (others == rows.size(0)) return rows.to(at::kCPU);  // one copy for all
     const at::Tensor ids = winners.to(at::kCPU), of_ids = logprobs.to(at::kCPU);
     for (int64_t i = 0; i < rows.size(0); ++i) {
       if (!races[static_cast<size_t>(i)].whole) continue;
@@ -296,8 +322,8 @@ class TorchRunner final : public ModelRunner {
     return at::stack(rows);
   }
 
-  at::Tensor Hidden(const model::Transformer& transformer, const ForwardBatch& batch) {
-    const at::Tensor ids = View(batch.token_ids).to(device_), positions = View(batch.positions).to(device_);
+  at::Tensor Hidden(const model::Transformer& transformer, const ForwardBatch& batch, const at::Tensor& ids,
+                    const at::Tensor& positions) {
     if (!batch.want_routes || config_.routes_per_token() == 0) {
       routes_.clear();
       return transformer.Hidden(ids, positions, cache_);
@@ -343,6 +369,7 @@ class TorchRunner final : public ModelRunner {
   bool speculates_;  // false = prediction layers are not used
   PagedCache cache_;
   MtpRunner mtp_;
+  StepInput step_;
   at::Tensor rows_, normalizers_;
   at::Tensor hidden_;                // of the last Forward's sampled rows; undefined = its model has no draft head
   std::vector<at::Tensor> slots_;    // KeepHidden's
