@@ -80,10 +80,12 @@ PartRows EngineRows(const GpuWork& work) {
   const std::string what = work.engines > 1 ? absl::StrCat(work.engines, " engines: ") : "engine: ";
   const int64_t cache = CacheBytesOf(work);
   const int64_t pass = work.engines * rollout::ForwardBytes(work.shape, work.rollout, element);
+  const int64_t graphs = work.engines * rollout::GraphBytes(work.shape, work.rollout, element, work.context);
   return {{{absl::StrCat(what, "weights, ", work.versions, " versions"), work.engines * weights},
            {absl::StrCat(what, "KV cache, ", work.rollout.kv_cache_tokens, " tokens"), cache},
-           {absl::StrCat(what, "forward pass"), pass}},
-          cache + pass};
+           {absl::StrCat(what, "forward pass"), pass},
+           {absl::StrCat(what, "CUDA graphs of decode steps"), graphs}},
+          cache + pass + graphs};
 }
 
 void Append(std::vector<MemoryPlan::Row> more, std::vector<MemoryPlan::Row>& rows) {

@@ -3,6 +3,8 @@
 #include <chrono>
 #include <utility>
 
+#include "kernels/cuda/graph_failures.h"
+
 namespace ingot::app {
 
 DeviceWatch::DeviceWatch(ReadMemory read, int device, std::unique_ptr<Nvml> nvml, base::Metrics& metrics)
@@ -13,7 +15,9 @@ DeviceWatch::DeviceWatch(ReadMemory read, int device, std::unique_ptr<Nvml> nvml
       allocated_(metrics.GetGauge("device/memory_allocated_bytes", "the GPU's memory that this process's tensors use")),
       reserved_(metrics.GetGauge("device/memory_reserved_bytes",
                                  "the GPU's memory that this process's allocator holds, in use or kept for reuse")),
-      total_(metrics.GetGauge("device/memory_total_bytes", "the GPU's memory")) {
+      total_(metrics.GetGauge("device/memory_total_bytes", "the GPU's memory")),
+      graph_failures_(metrics.GetGauge(
+          "device/graph_failures", "decode steps that could not be recorded as CUDA graphs (rollout.cuda_graphs)")) {
   Refresh();
   thread_ = std::thread([this] { Run(); });
 }
@@ -43,6 +47,7 @@ void DeviceWatch::Run() {
 }
 
 void DeviceWatch::Refresh() {
+  graph_failures_.Set(static_cast<double>(kernels::cuda::graph_failures.load()));
   kernels::cuda::DeviceMemory memory;
   if (read_(device_, &memory) != 0) return;  // the last values stay
   allocated_.Set(static_cast<double>(memory.allocated_bytes));

@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "model/layer_spec.h"
+#include "rollout/engine/decode_graphs.h"
 #include "rollout/engine/engine_core.h"
+#include "rollout/engine/step_input.h"
 
 namespace ingot::rollout {
 namespace {
@@ -38,6 +40,24 @@ int64_t ForwardBytes(const model::ModelConfig& config, const EngineOptions& opti
   const int64_t sampled = std::min(options.max_running + drafts + EngineCore::kScoredRows, rows);
   return std::max(row * rows,
                   sampled * config.vocab_size * kLogits * kWide + rows * config.hidden_size * element_bytes);
+}
+
+int64_t GraphBytes(const model::ModelConfig& config, const EngineOptions& options, int element_bytes, int64_t context) {
+  if (!options.cuda_graphs || config.routes_per_token() > 0 || element_bytes != 2) return 0;
+  const std::vector<model::LayerSpec> layers = model::SpecOf(config).layers;
+  const int64_t blocks = options.kv_cache_tokens / options.kv_block_tokens;
+  const StepInput step(layers, blocks, options.kv_block_tokens, at::Device(at::kCUDA, 0));
+  if (!step.possible()) return 0;
+  const int64_t drafts = options.speculation.drafters.empty() ? 0 : EngineCore::kDraftRows;
+  const int64_t rows = std::min<int64_t>(options.max_running + drafts, DecodeGraphs::kMostRows);
+  int64_t sum_bytes = 0;
+  for (const model::LayerSpec& layer : layers) sum_bytes = std::max(sum_bytes, StepInput::SumBytes(layer.attention));
+  const int64_t chunks = (context + kernels::cuda::kChunkKeys - 1) / kernels::cuda::kChunkKeys;
+  const int64_t entries = std::min(rows * std::max<int64_t>(1, chunks), StepInput::kMostSumBytes / sum_bytes);
+  const StepRoom room = DecodeGraphs::RoomFor({rows, entries});
+  EngineOptions narrow = options;
+  narrow.max_batch_tokens = static_cast<int32_t>(room.rows);
+  return step.bytes(room) + room.entries * sum_bytes + ForwardBytes(config, narrow, element_bytes);
 }
 
 }  // namespace ingot::rollout

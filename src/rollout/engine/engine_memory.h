@@ -17,4 +17,9 @@ int64_t CacheBytes(const model::ModelConfig& config, const EngineOptions& option
 // max_running rows and of the drafts and scored rows of a step.
 int64_t ForwardBytes(const model::ModelConfig& config, const EngineOptions& options, int element_bytes);
 
+// Returns what decode steps with CUDA graphs need besides, with cuda_graphs: the inputs of the widest step, the sums of
+// its attention's chunks, and the graphs' own memory, which is that of a pass over its rows. `context`: the longest
+// sequence. 0 = the options or the model have no graphs.
+int64_t GraphBytes(const model::ModelConfig& config, const EngineOptions& options, int element_bytes, int64_t context);
+
 }  // namespace ingot::rollout

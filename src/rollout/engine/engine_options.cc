@@ -31,6 +31,10 @@ void Bind(base::Schema& schema, EngineOptions& o) {
   schema.Field("context_length", &o.context_length,
                "maximum number of tokens in a request and its answer; 0: the model's context length",
                base::NotNegative());
+  schema.Field("cuda_graphs", &o.cuda_graphs,
+               "on a GPU, record the launches of decode steps once as CUDA graphs and run them again with one call; "
+               "each new version records again. If a recording fails, steps run without graphs, and the gauge "
+               "device/graph_failures is above 0. Has never run on a GPU");
   schema.Field("prefix_cache", &o.prefix_cache, "reuse the KV cache of equal prefixes");
   schema.Field("max_retained_versions", &o.max_retained_versions,
                "maximum number of versions retained in addition to the newest", base::NotNegative());

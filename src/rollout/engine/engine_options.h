@@ -49,6 +49,7 @@ struct EngineOptions {
   // Set from cluster.placement, not by a key. The trainer may use the engine's memory of a GPU when the engine starts, so
   // its KV cache is allocated by the first forward pass.
   bool shares_device = false;
+  bool cuda_graphs = false;  // decode steps on a GPU run as CUDA graphs (decode_graphs.h)
   int64_t update_deadline_ms = 30000;
   int64_t max_update_bytes = int64_t{64} << 30;
   HaltOptions halt;

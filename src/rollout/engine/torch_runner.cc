@@ -7,6 +7,7 @@
 #include <absl/strings/str_format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <exception>
 #include <map>
@@ -28,6 +29,7 @@
 #include "model/draft_head.h"
 #include "model/mtp_head.h"
 #include "model/transformer.h"
+#include "rollout/engine/decode_graphs.h"
 #include "rollout/engine/engine_memory.h"
 #include "rollout/engine/host_view.h"
 #include "rollout/engine/mtp_runner.h"
@@ -63,6 +65,9 @@ struct RunnableTransformer final : RunnableModel {
   const std::optional<model::DraftHead> draft_head, shadow_head;
   const std::optional<model::MtpHead> mtp_head;  // absent if there is a draft_head
   const at::ScalarType dtype;                    // of its hidden states
+  const uint64_t serial = ++last_serial;         // of no other model of this process
+
+  static inline std::atomic<uint64_t> last_serial = 0;
 };
 
 class TorchRunner final : public ModelRunner {
@@ -81,6 +86,7 @@ class TorchRunner final : public ModelRunner {
               device) {
     if (options.kv_store.on()) Numerics();  // reads this program, for which no step should wait
     if (device.is_cpu() || !options.shares_device) cache_.Allocate();
+    if (!device.is_cpu() && options.cuda_graphs && config.routes_per_token() == 0) graphs_.emplace();
   }
 
   int64_t vocab_size() const override { return config_.vocab_size; }
@@ -104,6 +110,7 @@ class TorchRunner final : public ModelRunner {
     try {
       // Not slots_: requests draft from them as soon as their KV is computed again.
       rows_ = normalizers_ = hidden_ = drafted_ = draft_rows_ = at::Tensor();
+      if (graphs_.has_value()) graphs_->Drop();
       step_.Release();
       const int64_t bytes = cache_.Release() + mtp_.Release();
       if (!device_.is_cpu()) model::ReleaseDeviceMemory(device_);
@@ -155,6 +162,11 @@ class TorchRunner final : public ModelRunner {
       const model::Transformer& transformer = runnable.transformer;
       hidden_.reset();
       const bool decodes = step_.possible() && cache_.HasDecodeSteps(runnable.dtype) && step_.Plan(batch);
+      if (decodes && graphs_.has_value() && !batch.want_normalizers) {
+        if (const StepRoom room = DecodeGraphs::RoomFor(step_.least()); room.rows > 0) {
+          return ForwardGraph(runnable, batch, room);
+        }
+      }
       if (decodes) step_.Upload(step_.least());
       cache_.Begin(batch, decodes ? &step_ : nullptr);
       const at::Tensor hidden =
@@ -241,6 +253,29 @@ class TorchRunner final : public ModelRunner {
   bool KeepsHidden(const RunnableTransformer& runnable) const {
     const bool drafts = runnable.draft_head.has_value() || runnable.shadow_head.has_value();
     return drafts || (speculates_ && runnable.mtp_head.has_value());
+  }
+
+  // Forward for the step that step_ has planned, as a graph.
+  absl::StatusOr<std::span<const float>> ForwardGraph(const RunnableTransformer& runnable, const ForwardBatch& batch,
+                                                      const StepRoom& room) {
+    step_.Upload(room);
+    cache_.Begin(batch, &step_);
+    routes_.clear();
+    const auto step = [&]() -> StepResults {
+      const at::Tensor hidden = runnable.transformer.Hidden(step_.ids(), step_.positions(), cache_);
+      const kernels::Policy policy(runnable.transformer.Logits(hidden), step_.temperatures());
+      const at::Tensor rows = policy.LogSoftmax(/*overwrite_logits=*/true);
+      const auto [winners, logprobs] = kernels::RaceRows(rows, step_.seeds());
+      return {hidden, rows, winners, logprobs};
+    };
+    const StepResults results = graphs_->Run(runnable.serial, room, step_.ids(), step);
+    const auto count = static_cast<int64_t>(batch.token_ids.size());
+    const at::Tensor hidden = results.hidden.narrow(0, 0, count);
+    FollowMtp(runnable, batch, hidden);
+    if (KeepsHidden(runnable)) hidden_ = hidden;
+    drawn_ids_.clear();
+    rows_ = ToHost(results.rows.narrow(0, 0, count), batch.races, results.winners, results.logprobs);
+    return HostRows();
   }
 
   // Runs the whole races on the device, and returns the other rows on the CPU. Neither needs a copy of the rows on the
@@ -370,6 +405,7 @@ class TorchRunner final : public ModelRunner {
   PagedCache cache_;
   MtpRunner mtp_;
   StepInput step_;
+  std::optional<DecodeGraphs> graphs_;  // nullopt = rollout.cuda_graphs is off, or the model cannot be recorded
   at::Tensor rows_, normalizers_;
   at::Tensor hidden_;                // of the last Forward's sampled rows; undefined = its model has no draft head
   std::vector<at::Tensor> slots_;    // KeepHidden's

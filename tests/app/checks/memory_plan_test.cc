@@ -91,6 +91,26 @@ TEST(MemoryPlan, CountsAllWeightsOfAModel) {
   EXPECT_EQ(RowOf(plan, "cuBLAS workspaces"), 64LL << 20);
 }
 
+TEST(MemoryPlan, CountsGraphsOfDecodeSteps) {
+  GpuWork work = Work(k06B);
+  EXPECT_EQ(RowOf(PlanMemory(work, Gpu("24")), "engine: CUDA graphs"), 0);
+  work.rollout.cuda_graphs = true;
+  work.context = 512;
+  // 128 rows: their logits four times in fp32 and hidden states, the sums of 16 heads for one chunk of keys each, and
+  // the inputs: 36 bytes a row, then an item, a query, an index, and 33 pages per row.
+  const int64_t pass = 128 * 151936 * 16LL + 128 * 1024 * 2, sums = 128 * 16 * 130 * 4,
+                inputs = 128 * (36 + 40 + 16 + 4 + 33 * 4);
+  EXPECT_EQ(RowOf(PlanMemory(work, Gpu("24")), "engine: CUDA graphs"), pass + sums + inputs);
+  work.context = 1025;  // three chunks, rounded up to a power of two
+  EXPECT_EQ(RowOf(PlanMemory(work, Gpu("24")), "engine: CUDA graphs"),
+            pass + 4 * sums + inputs + 3 * 128 * (40 + 4 + 33 * 4));
+  work.rollout.max_running = 500;
+  work.rollout.max_batch_tokens = 1000;
+  work.rollout.speculation.drafters.clear();
+  work.context = 1;
+  EXPECT_GT(RowOf(PlanMemory(work, Gpu("24")), "engine: CUDA graphs"), 0) << "at most 256 rows";
+}
+
 // Per layer, adapters of rank 16 have 16 * (in + out) parameters for each of the seven products:
 //   8B  16 * (2 * 8192 + 2 * 5120 + 3 * 16384) = 1,212,416, in 36 layers 43,646,976
 TEST(MemoryPlan, CountsAdapters) {
