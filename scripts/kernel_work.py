@@ -32,6 +32,8 @@ WORK = [
     Work("NormKernel", "number of a row", "reads a number and what is added to it, writes the sum and the result", 4 * 2, 5),
     Work("NormGradientKernel", "number of a row", "reads the gradients of the sum and the result, and the sum; writes a gradient", 4 * 2, 12),
     Work("HeadKernel", "number of a head", "reads and writes a number; a norm and a rotation", 2 * 2, 7),
+    Work("PagesKernel", "number of a head", "reads and writes a number; a norm and a rotation, or a copy of a value", 2 * 2, 7),
+    Work("GatherRowsKernel", "number of a row", "reads a number and writes it", 2 * 2, 0),
     Work("HeadGradientKernel", "number of a head", "reads a gradient and a number, writes a gradient", 3 * 2, 14),
     Work("SumPartsKernel", "number of a part", "reads a partial sum of fp32 and adds it", 4, 1),
     Work("SwiGluKernel", "number", "reads a gate and a factor, writes their product; an exponential and a division", 3 * 2, 5),
