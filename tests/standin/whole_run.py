@@ -6,11 +6,12 @@ one layer of width 32. The laws of a run are those of every other test (tests/ap
 mode of the streams."""
 import os
 import pathlib
+import re
 import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "app" / "runs"))
-from ingot_runs import Ingot, check, check_run, wait_until, write_asking_config  # noqa: E402
+from ingot_runs import Ingot, check, check_run, scrape, wait_until, write_asking_config  # noqa: E402
 from standin import environment  # noqa: E402
 
 STEPS = 2  # the second by the resumed run
@@ -29,7 +30,7 @@ def checkpoints(ingot, name):
 
 
 def kill_after_a_step(ingot):
-    """Kills a run with its first step and checkpoint, and returns its output. Prints it if the run ends before."""
+    """Kills a run with its first step and checkpoint, and returns its output and metrics. Prints the output if the run ends before."""
     output = pathlib.Path(ingot.folder) / "output"
     with output.open("w") as file:
         process = ingot.start("train", SETTINGS, output=file)
@@ -39,9 +40,10 @@ def kill_after_a_step(ingot):
     except SystemExit:
         print(output.read_text()[-4000:])
         raise
+    counts = scrape(f"{ingot.folder}/standin", "ingot")
     process.kill()
     process.wait()
-    return output.read_text()
+    return output.read_text(), counts
 
 
 def main():
@@ -51,11 +53,14 @@ def main():
     exact = sys.argv[6:] == ["exact"]
     if exact:
         SETTINGS["numerics"] = "exact"
+    graphs = exact and sys.argv[5] == "bf16"
+    if graphs:
+        SETTINGS["rollout.cuda_graphs"] = "true"
     os.environ.update(environment(libraries), INGOT_CUDA_LIBRARY=library)
     with tempfile.TemporaryDirectory(prefix="ingot-standin-") as folder:
         ingot = Ingot(binary, source, folder)
         write_asking_config(ingot, sampling='"max_tokens": 8')
-        killed = kill_after_a_step(ingot)
+        killed, counts = kill_after_a_step(ingot)
         before = ingot.steps_trained("standin")
         logs = "".join(path.read_text() for path in (pathlib.Path(folder) / "standin" / "logs").glob("*.log"))
         check("device cuda:0, stand-in" in logs, f"the run used no device: {killed}")
@@ -69,6 +74,9 @@ def main():
         largest = max(row["mismatch/logprob_abs_diff_max"] for row in rows)
         check(not exact or largest == 0, f"numerics are exact, but a log-prob differs by {largest}")
         check(not exact or all(row["mismatch/probe_tokens"] > 0 for row in rows), "no log-prob was compared")
+        if graphs:
+            replays, failures = (float(re.search(rf"^ingot_device_graph_{what} (\S+)$", counts, re.M)[1]) for what in ("replays", "failures"))
+            check(replays > 0 and failures == 0, f"{replays:g} decode steps ran as CUDA graphs, {failures:g} recordings failed")
         print(f"{STEPS} steps, killed after {len(before)}, largest log-prob difference {largest:.2g}")
 
 

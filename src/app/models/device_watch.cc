@@ -3,7 +3,7 @@
 #include <chrono>
 #include <utility>
 
-#include "kernels/cuda/graph_failures.h"
+#include "kernels/cuda/graph_counts.h"
 
 namespace ingot::app {
 
@@ -17,7 +17,8 @@ DeviceWatch::DeviceWatch(ReadMemory read, int device, std::unique_ptr<Nvml> nvml
                                  "the GPU's memory that this process's allocator holds, in use or kept for reuse")),
       total_(metrics.GetGauge("device/memory_total_bytes", "the GPU's memory")),
       graph_failures_(metrics.GetGauge(
-          "device/graph_failures", "decode steps that could not be recorded as CUDA graphs (rollout.cuda_graphs)")) {
+          "device/graph_failures", "decode steps that could not be recorded as CUDA graphs (rollout.cuda_graphs)")),
+      graph_replays_(metrics.GetGauge("device/graph_replays", "decode steps that ran as CUDA graphs")) {
   Refresh();
   thread_ = std::thread([this] { Run(); });
 }
@@ -48,6 +49,7 @@ void DeviceWatch::Run() {
 
 void DeviceWatch::Refresh() {
   graph_failures_.Set(static_cast<double>(kernels::cuda::graph_failures.load()));
+  graph_replays_.Set(static_cast<double>(kernels::cuda::graph_replays.load()));
   kernels::cuda::DeviceMemory memory;
   if (read_(device_, &memory) != 0) return;  // the last values stay
   allocated_.Set(static_cast<double>(memory.allocated_bytes));

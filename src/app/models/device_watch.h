@@ -33,7 +33,7 @@ class DeviceWatch {
   const int device_;
   const std::unique_ptr<Nvml> nvml_;
   base::Metrics& metrics_;
-  base::Gauge &allocated_, &reserved_, &total_, &graph_failures_;
+  base::Gauge &allocated_, &reserved_, &total_, &graph_failures_, &graph_replays_;
   base::Mutex mu_;
   base::CondVar stop_;
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;

@@ -3,7 +3,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
-#include "kernels/cuda/graph_failures.h"
+#include "kernels/cuda/graph_counts.h"
 
 namespace ingot::kernels {
 namespace {
@@ -47,6 +47,7 @@ DeviceGraph::~DeviceGraph() {
 void DeviceGraph::Replay() const {
   static const auto replay = GraphOp("ingot::graph_replay").typed<GraphReplaySignature>();
   replay.call(like_, id_);
+  ++cuda::graph_replays;
 }
 
 }  // namespace ingot::kernels

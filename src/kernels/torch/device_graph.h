@@ -24,7 +24,7 @@ class DeviceGraph {
   DeviceGraph(const DeviceGraph&) = delete;
   DeviceGraph& operator=(const DeviceGraph&) = delete;
 
-  // Queues the work on the current stream. Throws c10::Error.
+  // Queues the work on the current stream, and counts in cuda::graph_replays. Throws c10::Error.
   void Replay() const;
 
  private:

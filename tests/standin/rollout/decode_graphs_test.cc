@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/device_failure.h"
-#include "kernels/cuda/graph_failures.h"
+#include "kernels/cuda/graph_counts.h"
 #include "kernels/torch/device_graph.h"
 #include "kernels/torch/exact.h"
 #include "rollout/engine/decode_graphs.h"
