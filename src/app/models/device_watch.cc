@@ -16,8 +16,8 @@ DeviceWatch::DeviceWatch(ReadMemory read, int device, std::unique_ptr<Nvml> nvml
       reserved_(metrics.GetGauge("device/memory_reserved_bytes",
                                  "the GPU's memory that this process's allocator holds, in use or kept for reuse")),
       total_(metrics.GetGauge("device/memory_total_bytes", "the GPU's memory")),
-      graph_failures_(metrics.GetGauge(
-          "device/graph_failures", "decode steps that could not be recorded as CUDA graphs (rollout.cuda_graphs)")),
+      graph_failures_(metrics.GetGauge("device/graph_failures",
+                                       "decode steps that could not be recorded as CUDA graphs (rollout.cuda_graphs)")),
       graph_replays_(metrics.GetGauge("device/graph_replays", "decode steps that ran as CUDA graphs")) {
   Refresh();
   thread_ = std::thread([this] { Run(); });
