@@ -32,6 +32,7 @@ class Carrier:
     """Raises OSError or CalledProcessError where the machine grants no TUN device, route or mark."""
 
     def __init__(self, seed):
+        command("iptables", "-t", "mangle", "-S", MARKING[0])  # which delaying() needs
         self.random, self.low, self.high = random.Random(seed), 0.0, 0.0
         self.carried, self.overtook = 0, 0
         self.device = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
